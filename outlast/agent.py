@@ -1,0 +1,201 @@
+"""The agent: a definition in the worker's code, addressed by name. Validated whole when it is made."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+from pydantic import TypeAdapter
+
+from outlast.messages import Json, system
+from outlast.middleware.contract import check_middleware, name_of
+from outlast.model import Model, ModelRequest, ModelSettings, ResponseFormat, ToolSpec
+from outlast.state import RunState
+from outlast.tools import Tool, as_tool
+
+_log = logging.getLogger("outlast")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentOptions:
+    """What an agent is made of.
+
+    Attributes:
+        name: How runs address it.
+        model: ``"anthropic:claude-sonnet-4-5"``, or a model object. API keys are read by the worker.
+        instructions: The system message of every model call.
+        tools: Functions or ``@tool`` objects.
+        middleware: Objects with hooks, in registration order; None or empty is a plain loop.
+        response_format: A pydantic model (or any type) the final answer must fit, or a JSON schema.
+        settings: Temperature and the like, for every model call.
+        max_steps: Model turns before the run ends with ``MAX_STEPS``.
+        on_error: What an error that no middleware handled does: ``pause`` parks the run until it is resumed,
+            ``fail`` ends it.
+        pause_timeout_seconds: End a parked run after this time; None parks for ever.
+        max_parallel_tools: Tool bodies of one step that run at the same time.
+        model_timeout_seconds: For one attempt of a model call.
+    """
+
+    name: str
+    model: str | Model
+    instructions: str = ""
+    tools: Sequence[Tool | Callable[..., Any]] = ()
+    middleware: Sequence[object] | None = None
+    response_format: type | Mapping[str, Json] | None = None
+    settings: ModelSettings = field(default_factory=ModelSettings)
+    max_steps: int = 200
+    on_error: Literal["pause", "fail"] = "pause"
+    pause_timeout_seconds: float | None = None
+    max_parallel_tools: int = 16
+    model_timeout_seconds: float = 600.0
+
+
+class Agent:
+    """An agent, checked.
+
+    Attributes:
+        tools: By name: what middlewares contribute first, in middleware order, then the agent's own; the first
+            of a name wins (AC-21).
+        module: The module that made it, from which a workflow imports its hooks under the sandbox's guard.
+
+    Raises:
+        TypeError, ValueError: Something in the options is wrong; the message names it and says what is allowed.
+    """
+
+    def __init__(self, options: AgentOptions) -> None:
+        if not isinstance(options, AgentOptions):
+            raise TypeError(f"Agent takes AgentOptions(name=..., model=...), not {type(options).__name__}")
+        _check_options(options)
+        self.options = options
+        self.name = options.name
+        self.middleware: tuple[object, ...] = tuple(options.middleware or ())
+        _check_middlewares(self.name, self.middleware)
+        self.tools: Mapping[str, Tool] = _collect_tools(self.name, options.tools, self.middleware)
+        self.models: tuple[str | Model, ...] = _collect_models(options.model, self.middleware)
+        self.module: str = sys._getframe(1).f_globals.get("__name__", "")
+
+    def __repr__(self) -> str:
+        return f"Agent({self.name!r})"
+
+    def model_ref(self, model: str | Model | None = None) -> str | None:
+        """What names a model in a payload: a model string itself, ``slot:N`` for an object; None if undeclared."""
+        wanted = self.options.model if model is None else model
+        if isinstance(wanted, str):
+            return wanted
+        return next((f"slot:{index}" for index, known in enumerate(self.models) if known is wanted), None)
+
+    def resolve_ref(self, ref: str) -> str | Model:
+        """The model a reference names; the worker's side of :meth:`model_ref`.
+
+        Raises:
+            LookupError: The slot is not in this worker's definition of the agent.
+        """
+        if not ref.startswith("slot:"):
+            return ref
+        index = int(ref.removeprefix("slot:"))
+        if index >= len(self.models):
+            raise LookupError(f"agent {self.name!r} has no model in slot {index} on this worker; is it another version?")
+        return self.models[index]
+
+    @cached_property
+    def tool_specs(self) -> tuple[ToolSpec, ...]:
+        """What the model is told of the tools."""
+        return tuple(tool.spec for tool in self.tools.values())
+
+    @cached_property
+    def output_type(self) -> TypeAdapter[Any] | None:
+        """Validates the final answer; None for free text or a bare JSON schema."""
+        wanted = self.options.response_format
+        return None if wanted is None or isinstance(wanted, Mapping) else TypeAdapter(wanted)
+
+    @cached_property
+    def response_format(self) -> ResponseFormat | None:
+        """What the model is asked to answer in."""
+        wanted = self.options.response_format
+        if wanted is None:
+            return None
+        if isinstance(wanted, Mapping):
+            return ResponseFormat(json_schema=dict(wanted))
+        assert self.output_type is not None
+        return ResponseFormat(name=getattr(wanted, "__name__", "response"), json_schema=self.output_type.json_schema())
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """12 hex digits that change with the middlewares, their order, the tools and their schemas."""
+        parts = {
+            "middleware": [name_of(middleware) for middleware in self.middleware],
+            "tools": [spec.model_dump(mode="json") for spec in self.tool_specs],
+            "on_error": self.options.on_error,
+        }
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:12]
+
+    def request(self, state: RunState) -> ModelRequest:
+        """The next model call, before any hook: instructions, transcript, tools, format, settings."""
+        head = (system(self.options.instructions),) if self.options.instructions else ()
+        return ModelRequest.model_construct(
+            messages=(*head, *state.transcript),
+            tools=self.tool_specs,
+            response_format=self.response_format,
+            settings=self.options.settings,
+        )
+
+
+def _check_options(options: AgentOptions) -> None:
+    name = options.name
+    if not isinstance(name, str) or not name.strip() or len(name) > 100 or not name.isprintable():
+        raise ValueError(f"AgentOptions.name must be 1 to 100 printable characters, not {name!r:.120}")
+    if not isinstance(options.model, str | Model):
+        raise TypeError(f"agent {name!r}: model must be a text like 'openai:gpt-5' or a model object, not {options.model!r:.80}")
+    if isinstance(options.model, str) and not options.model.strip():
+        raise ValueError(f"agent {name!r}: model is empty; name one, like 'openai:gpt-5'")
+    if not isinstance(options.instructions, str):
+        raise TypeError(f"agent {name!r}: instructions must be text, not {type(options.instructions).__name__}")
+    if options.on_error not in ("pause", "fail"):
+        raise ValueError(f"agent {name!r}: on_error must be 'pause' or 'fail', not {options.on_error!r}")
+    for field_name in ("max_steps", "max_parallel_tools", "model_timeout_seconds", "pause_timeout_seconds"):
+        value = getattr(options, field_name)
+        if value is not None and not value > 0:
+            raise ValueError(f"agent {name!r}: {field_name} must be more than 0, not {value!r}")
+    wanted = options.response_format
+    if wanted is not None and not isinstance(wanted, Mapping | type) and not hasattr(wanted, "__origin__"):
+        raise TypeError(f"agent {name!r}: response_format must be a type or a JSON schema, not {wanted!r:.80}")
+
+
+def _check_middlewares(agent: str, middlewares: tuple[object, ...]) -> None:
+    seen: set[str] = set()
+    for middleware in middlewares:
+        check_middleware(middleware)
+        name = name_of(middleware)
+        if name in seen:
+            raise ValueError(f"agent {agent!r} has two middlewares named {name!r}; give one another name")
+        seen.add(name)
+
+
+def _collect_tools(
+    agent: str, own: Sequence[Tool | Callable[..., Any]], middlewares: tuple[object, ...]
+) -> dict[str, Tool]:
+    tools: dict[str, Tool] = {}
+    for middleware in middlewares:
+        for candidate in map(as_tool, getattr(middleware, "tools", ())):
+            if tools.setdefault(candidate.name, candidate) is not candidate:
+                _log.warning("agent %r: tool %r of middleware %r is hidden by an earlier one of that name", agent,
+                             candidate.name, name_of(middleware))  # fmt: skip
+    names: set[str] = set()
+    for candidate in map(as_tool, own):
+        if candidate.name in names:
+            raise ValueError(f"agent {agent!r} has two tools named {candidate.name!r}; pass name=... to one")
+        names.add(candidate.name)
+        if tools.setdefault(candidate.name, candidate) is not candidate:
+            _log.warning("agent %r: its tool %r is hidden by the one a middleware contributes", agent, candidate.name)
+    return tools
+
+
+def _collect_models(main: str | Model, middlewares: tuple[object, ...]) -> tuple[str | Model, ...]:
+    return (main, *(model for middleware in middlewares for model in getattr(middleware, "models", ())))
+

@@ -1,0 +1,89 @@
+"""What a watcher of a run is told, and what a parked run says of itself."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal, TypeAlias
+
+from pydantic import Field
+
+from outlast.messages import Json, Value
+
+EventKind: TypeAlias = Literal[
+    "run.started",
+    "step.started",
+    "model.completed",
+    "text",
+    "tool.started",
+    "tool.finished",
+    "interrupt.requested",
+    "interrupt.reminded",
+    "interrupt.decided",
+    "message.received",
+    "input.refused",
+    "run.paused",
+    "run.resumed",
+    "run.finished",
+    "custom",
+]
+
+KEPT_EVENTS = 500
+"""How many of the newest events a run keeps; an older cursor is told what it missed."""
+
+
+class Event(Value):
+    """One thing that happened in a run.
+
+    Attributes:
+        seq: 1-based, without gaps over the run's whole life, continue-as-new included. A watcher's cursor.
+        at: Workflow time, UTC.
+        data: JSON, per kind: the tool's name and call id, the text, the error, ...
+    """
+
+    seq: int
+    at: datetime
+    kind: EventKind
+    step: int = 0
+    data: dict[str, Json] = Field(default_factory=dict)
+
+
+class PauseInfo(Value):
+    """Why a run is parked.
+
+    Attributes:
+        where: The hook and its middleware, or the call: ``before_tool of 'audit'``, ``model call of step 7``.
+        error: ``ClassName: message``.
+        code: A short code for programs: ``HOOK_ERROR``, ``MODEL_ERROR``, ``UNKNOWN_AGENT``, ...
+        since: Workflow time, UTC.
+    """
+
+    where: str
+    error: str
+    code: str = "HOOK_ERROR"
+    traceback: str = ""
+    since: datetime | None = None
+
+
+class EventLog:
+    """The newest events of a run, in memory; the counter goes on for ever."""
+
+    def __init__(self, seq: int = 0, tail: tuple[Event, ...] = ()) -> None:
+        self.seq = seq
+        self._events = list(tail)
+
+    def add(self, kind: EventKind, at: datetime, step: int, data: dict[str, Json]) -> Event:
+        """Append one event."""
+        self.seq += 1
+        event = Event(seq=self.seq, at=at, kind=kind, step=step, data=data)
+        self._events.append(event)
+        if len(self._events) > 2 * KEPT_EVENTS:
+            del self._events[:-KEPT_EVENTS]
+        return event
+
+    def after(self, cursor: int, limit: int = 200) -> list[Event]:
+        """Events with a greater ``seq`` than the cursor, oldest first."""
+        return [event for event in self._events if event.seq > cursor][:limit]
+
+    def tail(self, count: int) -> tuple[Event, ...]:
+        """The newest ``count`` events."""
+        return tuple(self._events[-count:]) if count else ()

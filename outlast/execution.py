@@ -1,0 +1,217 @@
+"""One run in progress: the agent, its hooks, its state and its runtime, and what a hook's context reaches through."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from outlast.agent import Agent
+from outlast.approvals import (
+    AuditRecord,
+    Decision,
+    DecisionMessage,
+    PendingInterrupt,
+    check_allowed,
+    find_interrupts,
+    timeout_decision,
+)
+from outlast.errors import AgentError, DecisionRefused
+from outlast.events import EventKind
+from outlast.messages import Json, Message, ToolCallBlock
+from outlast.middleware.contract import HookContext, hook_of
+from outlast.model import Completion, Model, ModelRequest, check_request
+from outlast.runtime import CommandIds, ModelCall, Runtime, current_effects, current_runtime, current_scope
+from outlast.state import CallState, RunState, check_json
+from outlast.tools import ToolCall, error_result
+
+
+class Execution:
+    """Implements :class:`~outlast.middleware.contract.RunHandle` over a state and a runtime.
+
+    ``middleware`` may be another import of the agent's own (the sandboxed one); its order is the agent's.
+    """
+
+    def __init__(
+        self, agent: Agent, state: RunState, runtime: Runtime, middleware: Sequence[object] | None = None
+    ) -> None:
+        self.agent = agent
+        self.state = state
+        self.runtime = runtime
+        self.middleware = tuple(agent.middleware if middleware is None else middleware)
+        self.ids = CommandIds()
+        self.streams = not any(hook_of(item, "wrap_model") for item in self.middleware)
+        current_runtime.set(runtime)
+        current_effects.set(lambda name: self.command_id(f"{current_scope.get()}.{name}"))
+
+    @property
+    def agent_name(self) -> str:
+        """The agent's name."""
+        return self.agent.name
+
+    def context(self) -> HookContext:
+        """The context of the current step."""
+        return HookContext(self.state.step, self.state.invocation_state, self.runtime, self)
+
+    def command_id(self, scope: str) -> str:
+        """The next semantic id in this scope of the current step."""
+        return self.ids.next(self.state.step, scope)
+
+    def record(self, kind: EventKind, **data: Json) -> None:
+        """Tell the run's watchers."""
+        self.state.events.add(kind, self.runtime.now(), self.state.step, data)
+
+    def emit(self, kind: str, data: Mapping[str, Json]) -> None:
+        """A hook's own event; JSON values."""
+        check_json(dict(data), "event")
+        self.record("custom", scope=current_scope.get(), **data)
+
+    async def sleep(self, seconds: float) -> None:
+        """A durable timer, named after the hook that asked for it."""
+        await self.runtime.sleep(max(0.0, seconds), self.command_id(f"{current_scope.get()}.sleep"))
+
+    async def call_model(self, model: str | Model | None, request: ModelRequest, scope: str = "") -> Completion:
+        """One model call, checked before it is sent; its usage counts. ``model`` None is the agent's own."""
+        ref = self.agent.model_ref(model)
+        if ref is None:
+            name = getattr(model, "name", model)
+            raise AgentError("UNKNOWN_MODEL", f"model object {name!r} is not declared; put it in the middleware's `models`")
+        check_request(request)
+        command_id = self.command_id(scope or f"{current_scope.get()}.model")
+        call = ModelCall(command_id, ref, request, stream=self.streams and model is None)
+        completion = await self.runtime.call_model(call)
+        usage = completion.usage.model_copy(update={"model_calls": 1})
+        self.state.usage = self.state.usage + usage
+        return completion
+
+    async def model_step(self, request: ModelRequest) -> Completion:
+        """The agent's own model call, inside every ``wrap_model``; call ids become ours before a hook sees them."""
+        completion = await self.call_model(None, request, scope="model")
+        return completion.model_copy(update={"message": self.localise(completion.message)})
+
+    def localise(self, message: Message) -> Message:
+        """The message with call ids that are unique in the run, the provider's own kept beside them."""
+        prefix = f"call_{self.state.step}_"
+        taken = [call.id for call in message.tool_calls]
+        if all(call_id.startswith(prefix) for call_id in taken) and len(set(taken)) == len(taken):
+            return message
+        blocks, index = [], 0
+        for block in message.blocks:
+            if isinstance(block, ToolCallBlock):
+                index += 1
+                provider_id = block.provider_call_id or (None if block.id.startswith(prefix) else block.id or None)
+                block = block.model_copy(update={"id": f"{prefix}{index}", "provider_call_id": provider_id})
+            blocks.append(block)
+        return message.model_copy(update={"blocks": tuple(blocks)})
+
+    def take_decision(self, call: ToolCall) -> Decision | None:
+        """The answer to this call's interrupt, consumed by being read."""
+        for item in self.state.batch or ():
+            if item.call.id == call.id and item.decision is not None:
+                decision, item.decision = item.decision, None
+                item.decided = decision.kind
+                return decision
+        return None
+
+    def check_decision(self, message: DecisionMessage) -> list[PendingInterrupt]:
+        """The interrupts that this decision answers; changes nothing.
+
+        Raises:
+            DecisionRefused: Unknown, not allowed, or an edit that does not fit the tool.
+        """
+        found = find_interrupts(self.state.pending, message.interrupt)
+        for interrupt in found:
+            check_allowed(interrupt, message.decision)
+            if message.decision.kind == "edit":
+                fault = self.fault(interrupt.tool, message.decision.args or {})
+                if fault is not None:
+                    raise DecisionRefused(f"the edited arguments do not fit {interrupt.tool}: {fault}")
+        return found
+
+    def decide(self, message: DecisionMessage) -> None:
+        """Answer the interrupts that the message names. ``suspend`` keeps them waiting."""
+        for interrupt in self.check_decision(message):
+            self._answer(interrupt, message.decision)
+
+    def expire(self) -> None:
+        """Answer what nobody answered in time; emit the reminders that are due."""
+        now = self.runtime.now()
+        for interrupt in list(self.state.pending):
+            if interrupt.expires_at is not None and interrupt.expires_at <= now:
+                self._answer(interrupt, timeout_decision(interrupt))
+            elif interrupt.reminder_at is not None and interrupt.reminder_at <= now:
+                self.record("interrupt.reminded", tool=interrupt.tool, call_id=interrupt.tool_call_id)
+                index = self.state.pending.index(interrupt)
+                self.state.pending[index] = interrupt.replace(reminder_at=None)
+
+    def _answer(self, interrupt: PendingInterrupt, decision: Decision) -> None:
+        now = self.runtime.now()
+        self.state.record(
+            AuditRecord(
+                at=now,
+                interrupt_id=interrupt.interrupt_id,
+                tool_call_id=interrupt.tool_call_id,
+                tool=interrupt.tool,
+                shown_args=interrupt.args,
+                decision=decision,
+            )
+        )
+        self.record(
+            "interrupt.decided", tool=interrupt.tool, call_id=interrupt.tool_call_id, decision=decision.kind, by=decision.by
+        )
+        if decision.kind == "suspend":
+            return
+        self.state.pending.remove(interrupt)
+        for item in self.state.batch or ():
+            if item.call.id == interrupt.tool_call_id:
+                item.decision = decision
+        self.runtime.changed()
+
+    def fault(self, tool: str, args: Mapping[str, Json]) -> str | None:
+        """Why this call cannot run, in words the model can act on, or None."""
+        if tool not in self.agent.tools:
+            known = ", ".join(self.agent.tools) or "none"
+            return f"there is no tool named {tool!r}; the tools are: {known}"
+        return self.agent.tools[tool].fault(args)
+
+    def open_batch(self, message: Message, cut_off: bool) -> list[CallState]:
+        """The calls of a message, not yet gated; what cannot run at all has its error result already."""
+        batch: list[CallState] = []
+        for block in message.tool_calls:
+            args, fault = block.parse_args()
+            call = ToolCall(id=block.id, name=block.name, args=args)
+            item = CallState(call=call, original=call)
+            if cut_off and block is message.tool_calls[-1]:
+                fault = "the answer was cut off by the length limit inside this call; it did not run. Make it shorter"
+            if fault is not None:
+                item.result = error_result(call, f"{block.name} was not run: {fault}.")
+            batch.append(item)
+        return batch
+
+    def close_batch(self, batch: Sequence[CallState]) -> None:
+        """The results into the transcript in call order, exactly one per call; the step is done."""
+        for item in batch:
+            if item.result is None:
+                text = f"{item.original.name} was not run: the run was stopped before it could."
+                item.result = error_result(item.original, text, "cancelled")
+            edited = (item.call.name, item.call.args) != (item.original.name, item.original.args)
+            block = item.result.block(
+                executed_name=item.call.name if edited else None,
+                executed_args=json.dumps(item.call.args, ensure_ascii=False) if edited else None,
+            )
+            self.append(Message(role="tool", blocks=(block,)))
+            self.record("tool.finished", tool=block.name, call_id=block.call_id, status=block.status, text=block.text[:2000])
+        self.state.batch = None
+
+    def append(self, message: Message) -> None:
+        """A message at the end of the transcript."""
+        number = len(self.state.transcript) + 1
+        self.state.transcript.append(
+            message.model_copy(update={"id": message.id or f"m{number}", "created_at": self.runtime.now()})
+        )
+
+    def take_inbox(self) -> bool:
+        """Messages sent to the run go into the transcript, between steps. True if there were any."""
+        inbox, self.state.inbox = self.state.inbox, []
+        for message in inbox:
+            self.append(message)
+        return bool(inbox)

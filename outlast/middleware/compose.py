@@ -1,0 +1,165 @@
+"""Hook order, decided here and nowhere else.
+
+before_* in registration order; wrap_model and around_tool nested with the first registered outermost;
+after_* in reverse order. Each helper works without an agent: give it middlewares, a value and a context.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from outlast.errors import HookFailure, OutlastError, clean_text
+from outlast.middleware.contract import HookContext, ModelNext, ToolNext, hook_of, name_of
+from outlast.model import Completion, ModelRequest
+from outlast.runtime import current_scope
+from outlast.tools import ToolCall, ToolResult, awaited
+
+V = TypeVar("V")
+_WHERE = "__outlast_where__"
+
+
+async def run_before_model(middlewares: Sequence[object], request: ModelRequest, ctx: HookContext) -> ModelRequest:
+    """The request after every ``before_model``, in registration order; each sees the previous one's result (AC-4)."""
+    for middleware in middlewares:
+        request = await _step("before_model", middleware, request, ctx, ModelRequest)
+    return request
+
+
+def compose_model_call(middlewares: Sequence[object], call: ModelNext, ctx: HookContext) -> ModelNext:
+    """``call`` inside every ``wrap_model``; the first registered is outermost (AC-6)."""
+    return _nest("wrap_model", middlewares, call, ctx, Completion)
+
+
+async def run_after_model(middlewares: Sequence[object], completion: Completion, ctx: HookContext) -> Completion:
+    """The completion after every ``after_model``, in reverse registration order (AC-7)."""
+    for middleware in reversed(middlewares):
+        completion = await _step("after_model", middleware, completion, ctx, Completion)
+    return completion
+
+
+async def run_before_tool(middlewares: Sequence[object], call: ToolCall, ctx: HookContext) -> ToolCall:
+    """The call after every ``before_tool``, in registration order; a hook that raises ends the chain (AC-8, AC-9)."""
+    for middleware in middlewares:
+        call = await _step("before_tool", middleware, call, ctx, ToolCall)
+    return call
+
+
+def compose_tool_call(middlewares: Sequence[object], call: ToolNext, ctx: HookContext) -> ToolNext:
+    """``call`` inside every ``around_tool``; the first registered is outermost (AC-10)."""
+    return _nest("around_tool", middlewares, call, ctx, ToolResult)
+
+
+async def run_after_tool(middlewares: Sequence[object], result: ToolResult, ctx: HookContext) -> ToolResult:
+    """The result after every ``after_tool``, in reverse registration order (AC-11)."""
+    for middleware in reversed(middlewares):
+        result = await _step("after_tool", middleware, result, ctx, ToolResult)
+    return result
+
+
+async def _step(name: str, middleware: object, value: V, ctx: HookContext, kind: type[V]) -> V:
+    """One before/after hook: None means unchanged; anything but the value's own kind is refused."""
+    hook = hook_of(middleware, name)
+    if hook is None:
+        return value
+    given = value.model_copy(deep=True) if isinstance(value, ToolCall) else value
+    changed = await guarded(name, middleware, hook, given, ctx)
+    return value if changed is None else _checked(changed, kind, name, middleware)
+
+
+def _nest(name: str, middlewares: Sequence[object], call: Any, ctx: HookContext, kind: type[V]) -> Any:  # noqa: ANN401
+    for middleware in reversed(middlewares):
+        hook = hook_of(middleware, name)
+        if hook is not None:
+            call = _layer(name, middleware, hook, call, ctx, kind)
+    return call
+
+
+def _layer(
+    name: str,
+    middleware: object,
+    hook: Callable[..., Any],
+    call_next: Callable[[Any], Any],
+    ctx: HookContext,
+    kind: type[V],
+) -> Callable[[Any], Any]:
+    scope = current_scope.get()
+
+    async def inner(value: Any) -> Any:  # noqa: ANN401 - the request or the call
+        token = current_scope.set(scope)  # what runs inside is not this hook's command
+        try:
+            return await call_next(value)
+        finally:
+            current_scope.reset(token)
+
+    async def outer(value: Any) -> V:  # noqa: ANN401 - the request or the call
+        given = value.model_copy(deep=True) if isinstance(value, ToolCall) else value
+        return _checked(await guarded(name, middleware, hook, given, inner, ctx), kind, name, middleware)
+
+    return outer
+
+
+async def guarded(name: str, middleware: object, hook: Callable[..., Any], *args: Any) -> Any:  # noqa: ANN401
+    """Call one hook, sync or async, so that nothing it raises can hurt the worker.
+
+    Exceptions pass with a note of where they came from. What is not an ``Exception`` (``SystemExit``,
+    ``KeyboardInterrupt``, ``GeneratorExit``, own classes) becomes a :class:`HookFailure` in this very frame:
+    in workflow code it would kill the worker or leave a run that nobody can see (limits T4). Cancellation and
+    the runtime's own signals pass.
+    """
+    ctx: HookContext = args[-1]
+    outer = current_scope.get()
+    token = current_scope.set(f"{outer}.{name}.{name_of(middleware)}" if outer != "run" else f"{name}.{name_of(middleware)}")
+    try:
+        return await awaited(hook(*args))
+    except Exception as error:
+        note_where(error, f"{name} of {name_of(middleware)!r}")
+        raise
+    except (asyncio.CancelledError, *_control_errors(ctx)):
+        raise
+    except BaseException as error:
+        raise HookFailure(f"{name} of {name_of(middleware)!r}", describe(error)) from None
+    finally:
+        current_scope.reset(token)
+
+
+def _control_errors(ctx: object) -> tuple[type[BaseException], ...]:
+    runtime = getattr(ctx, "_runtime", None)
+    return () if runtime is None else runtime.control_errors
+
+
+def note_where(error: BaseException, where: str) -> None:
+    """Remember the first hook that an error came out of."""
+    if getattr(error, _WHERE, None) is None and not isinstance(error, OutlastError):
+        try:
+            setattr(error, _WHERE, where)
+        except Exception:  # noqa: S110 - a class may forbid attributes; the error itself still tells
+            pass
+
+
+def where_of(error: BaseException, otherwise: str) -> str:
+    """The hook an error came out of, or the given place."""
+    if isinstance(error, HookFailure):
+        return error.where
+    noted = getattr(error, _WHERE, None)
+    return noted if isinstance(noted, str) else otherwise
+
+
+def describe(error: BaseException) -> str:
+    """``ClassName: message``, whatever the error's own ``__str__`` does."""
+    try:
+        text = str(error)
+    except BaseException:  # noqa: BLE001 - a hostile __str__ must not win
+        text = "(its text could not be read)"
+    return clean_text(f"{type(error).__name__}: {text}" if text else type(error).__name__, 2000)
+
+
+def _checked(value: object, kind: type[V], name: str, middleware: object) -> V:
+    if isinstance(value, kind):
+        return value
+    raise HookFailure(
+        f"{name} of {name_of(middleware)!r}",
+        f"TypeError: it must return {kind.__name__}{'' if name in ('wrap_model', 'around_tool') else ' or None'}, "
+        f"not {type(value).__name__}",
+    )

@@ -1,0 +1,39 @@
+"""Agents by name: what one worker can run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from outlast.agent import Agent
+from outlast.errors import UnknownAgent
+
+
+class AgentRegistry:
+    """The agents of a worker.
+
+    Raises:
+        TypeError: Something is not an Agent.
+        ValueError: Two agents have one name.
+    """
+
+    def __init__(self, agents: Iterable[Agent]) -> None:
+        self._agents: dict[str, Agent] = {}
+        for agent in agents:
+            if not isinstance(agent, Agent):
+                raise TypeError(f"{agent!r:.80} is not an Agent; write Agent(AgentOptions(...))")
+            if self._agents.setdefault(agent.name, agent) is not agent:
+                raise ValueError(f"two agents are named {agent.name!r}; a run addresses its agent by name")
+
+    def __iter__(self) -> Iterator[Agent]:
+        return iter(self._agents.values())
+
+    def get(self, name: str) -> Agent:
+        """The agent of this name.
+
+        Raises:
+            UnknownAgent: There is none; the message lists the known ones.
+        """
+        if name not in self._agents:
+            known = ", ".join(sorted(self._agents)) or "none"
+            raise UnknownAgent(f"no agent is named {name!r} on this worker; known: {known}. Deploy a worker that has it")
+        return self._agents[name]

@@ -1,0 +1,265 @@
+"""What survives a crash: :class:`RunState`, the one mutable value of a run, and what a finished run returns.
+
+Everything here crosses continue-as-new. What is not here is gone after it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Literal, NoReturn, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+
+from outlast.approvals import AuditRecord, Decision, PendingInterrupt
+from outlast.events import Event, EventLog, PauseInfo
+from outlast.messages import Json, Message, Value
+from outlast.model import Completion
+from outlast.tools import ToolCall, ToolResult
+from outlast.usage import Usage
+
+SCHEMA_VERSION = 1
+KEPT_COMMAND_IDS = 2000
+KEPT_AUDIT_RECORDS = 500
+CARRIED_EVENTS = 100
+
+RunStatus: TypeAlias = Literal["running", "suspended", "paused", "completed", "failed", "cancelled"]
+
+
+class InvocationState(dict[str, Json]):
+    """The per-run dict: JSON values only, checked when they are written (AC-15).
+
+    A write of anything else raises ``TypeError`` naming the key. What is changed deep inside a value is
+    checked at the next step.
+    """
+
+    def __init__(self, values: Mapping[str, Json] | Iterable[tuple[str, Json]] = ()) -> None:
+        super().__init__()
+        self.update(values)
+
+    def __setitem__(self, key: str, value: Json) -> None:
+        check_json({key: value}, "invocation_state")
+        super().__setitem__(key, value)
+
+    def setdefault(self, key: str, default: Json = None) -> Json:
+        """As dict, checked."""
+        if key not in self:
+            self[key] = default
+        return self[key]
+
+    def update(self, *values: Any, **more: Json) -> None:  # type: ignore[override] # noqa: ANN401 - dict's own signature
+        """As dict, checked."""
+        for key, value in dict(*values, **more).items():
+            self[key] = value
+
+    def __ior__(self, other: Any) -> InvocationState:  # type: ignore[override,misc] # noqa: ANN401 - dict's own signature
+        self.update(other)
+        return self
+
+    def snapshot(self) -> str:
+        """The state as JSON text.
+
+        Raises:
+            TypeError: A value deep inside is not JSON; the message has the path.
+        """
+        check_json(dict(self), "invocation_state")
+        return json.dumps(self, ensure_ascii=False)
+
+    def restore(self, snapshot: str) -> None:
+        """Back to a snapshot; the dict stays the same object."""
+        self.clear()
+        super().update(json.loads(snapshot))
+
+
+def check_json(value: object, path: str, depth: int = 0) -> None:
+    """Raise TypeError, naming the place, unless the value survives JSON unchanged."""
+    if value is None or isinstance(value, bool | int | str):
+        return
+    if isinstance(value, float):
+        return None if math.isfinite(value) else _not_json(value, path)
+    if depth > 100:
+        raise TypeError(f"{path[:200]}: nested more than 100 deep")
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if not isinstance(key, str):
+                raise TypeError(f"{path}: key {key!r} is {type(key).__name__}; JSON keys are text")
+            check_json(item, f"{path}[{key!r}]", depth + 1)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            check_json(item, f"{path}[{index}]", depth + 1)
+    else:
+        _not_json(value, path)
+
+
+def _not_json(value: object, path: str) -> NoReturn:
+    kind = type(value).__name__
+    advice = {"tuple": "use a list", "set": "use a sorted list", "datetime": "use its isoformat()"}.get(
+        kind, "use None, bool, int, finite float, str, list or dict"
+    )
+    raise TypeError(f"{path} = {value!r:.80}: {kind} is not a JSON value; {advice}")
+
+
+class CallState(BaseModel):
+    """How far one call of the current batch has come.
+
+    Attributes:
+        call: What would run now, edits included.
+        original: As the model asked.
+        agreed: Per middleware name, the call (as text) that its ``before_tool`` last agreed to.
+        decision: An answer that no hook has consumed yet.
+        decided: The kind of the decision that let the call through.
+        raised_by: Where the pending interrupt came from: a middleware's name, or ``""`` for the execution.
+        attempts: How often the tool's body was started.
+        executed: The body's result, kept so that a hook that fails after it never runs the tool again.
+        result: The call's final result before ``after_tool``; set means: do not execute.
+        settled: ``after_tool`` has run.
+    """
+
+    model_config = ConfigDict(validate_assignment=False)
+
+    call: ToolCall
+    original: ToolCall
+    agreed: dict[str, str] = Field(default_factory=dict)
+    decision: Decision | None = None
+    decided: str | None = None
+    raised_by: str = ""
+    attempts: int = 0
+    executed: ToolResult | None = None
+    result: ToolResult | None = None
+    settled: bool = False
+
+
+class RunState(BaseModel):
+    """The state of a run. ``transcript`` travels beside it, in chunks.
+
+    Attributes:
+        step: 1-based number of the current model turn; 0 before the first.
+        draft: The completion of the current step while ``after_model`` hooks run.
+        batch: The calls of the current step; None between steps.
+        pending: Interrupts without an answer.
+        inbox: Messages sent to the run and not yet in the transcript.
+        seen_ids: Command ids already obeyed, newest last; the server's own dedupe ends at continue-as-new.
+        pause: Why the run is parked, if it is.
+        failure: Code and message of the error that ended the run.
+        output_retries: How often the final answer did not fit the response format.
+        fingerprint: Of the agent's definition when this execution began.
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    schema_version: int = SCHEMA_VERSION
+    agent: str
+    step: int = 0
+    status: RunStatus = "running"
+    transcript: list[Message] = Field(default_factory=list, exclude=True)
+    invocation_state: dict[str, Json] = Field(default_factory=dict)
+    usage: Usage = Usage()
+    draft: Completion | None = None
+    batch: list[CallState] | None = None
+    pending: list[PendingInterrupt] = Field(default_factory=list)
+    inbox: list[Message] = Field(default_factory=list)
+    seen_ids: list[str] = Field(default_factory=list)
+    audit: list[AuditRecord] = Field(default_factory=list)
+    pause: PauseInfo | None = None
+    failure: tuple[str, str] | None = None
+    finish: str = ""
+    output: Json = None
+    output_retries: int = 0
+    fingerprint: str = ""
+    started_at: datetime | None = None
+    event_seq: int = 0
+    event_tail: list[Event] = Field(default_factory=list)
+    _events: EventLog = PrivateAttr(default_factory=EventLog)
+
+    def model_post_init(self, _context: object) -> None:
+        """Wrap the per-run dict so that writes are checked, and take up the event log."""
+        self.invocation_state = InvocationState(self.invocation_state)
+        self._events = EventLog(self.event_seq, tuple(self.event_tail))
+
+    @property
+    def events(self) -> EventLog:
+        """The newest events."""
+        return self._events
+
+    def dump(self) -> bytes:
+        """This state as JSON, without the transcript; ready for continue-as-new."""
+        self.event_seq = self._events.seq
+        self.event_tail = list(self._events.tail(CARRIED_EVENTS))
+        return self.model_dump_json(exclude_none=True).encode()
+
+    def first_time(self, command_id: str) -> bool:
+        """True once per command id; an empty id is always new."""
+        if not command_id:
+            return True
+        if command_id in self.seen_ids:
+            return False
+        self.seen_ids.append(command_id)
+        del self.seen_ids[:-KEPT_COMMAND_IDS]
+        return True
+
+    def record(self, record: AuditRecord) -> None:
+        """Append to the audit trail; the newest are kept, each is also an event."""
+        self.audit.append(record)
+        del self.audit[:-KEPT_AUDIT_RECORDS]
+
+    def result(self) -> RunResult:
+        """What a caller of ``result()`` gets now."""
+        return RunResult(
+            output=self.output,
+            messages=tuple(self.transcript),
+            invocation_state=dict(self.invocation_state),
+            usage=self.usage,
+            steps=self.step,
+            status=self.status,
+            finish=self.finish,
+            interrupts=tuple(self.pending),
+            audit=tuple(self.audit),
+        )
+
+
+class RunResult(Value):
+    """The outcome of a run.
+
+    Attributes:
+        output: The final text, or the parsed JSON where a response format was asked for.
+        messages: The transcript; hand it to another run to go on from here. Empty where it was too large to return
+            without storage (``messages_omitted``); ``run.messages()`` reads it in pages.
+        usage: Tokens over the run, retries and middleware's own calls included.
+        steps: Model turns.
+        interrupts: What was pending when the run ended.
+        audit: Who decided what.
+    """
+
+    output: Json = None
+    messages: tuple[Message, ...] = ()
+    invocation_state: dict[str, Json] = Field(default_factory=dict)
+    usage: Usage = Usage()
+    steps: int = 0
+    status: RunStatus = "completed"
+    finish: str = ""
+    interrupts: tuple[PendingInterrupt, ...] = ()
+    audit: tuple[AuditRecord, ...] = ()
+    messages_omitted: bool = False
+
+
+class RunInput(Value):
+    """What starts a run. ``temporal workflow start --type AgentRun --input '{"agent": "editor", "input": "..."}'`` works.
+
+    Attributes:
+        input: The user's message; None with ``messages`` that end in a user message.
+        messages: An earlier conversation to go on with.
+    """
+
+    agent: str
+    input: str | None = None
+    messages: tuple[Message, ...] = ()
+    invocation_state: dict[str, Json] = Field(default_factory=dict)
+
+
+def new_state(start: RunInput, messages: Sequence[Message], now: datetime) -> RunState:
+    """The state of a run that is about to begin."""
+    state = RunState(agent=start.agent, invocation_state=start.invocation_state, started_at=now)
+    state.transcript = list(messages)
+    return state
