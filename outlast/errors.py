@@ -120,18 +120,26 @@ class ToolError(OutlastError):
 
     Attributes:
         tool: The tool's name.
-        error_class: The name of the class that the body raised, for ``retry_on`` filters.
+        error_classes: Qualified names of the classes of what the body raised; see :func:`matches`.
         outcome_unknown: True when a worker was lost while a non-idempotent tool ran: the effect
             may or may not have happened.
     """
 
     def __init__(
-        self, message: str, *, tool: str = "", error_class: str = "", outcome_unknown: bool = False
+        self,
+        message: str,
+        *,
+        tool: str = "",
+        error_classes: Sequence[str] = (),
+        outcome_unknown: bool = False,
+        retryable: bool | None = None,
     ) -> None:
         super().__init__(message)
         self.tool = tool
-        self.error_class = error_class
+        self.error_classes = tuple(error_classes)
         self.outcome_unknown = outcome_unknown
+        if retryable is not None:
+            stamp_retryable(self, retryable)
 
 
 class ModelError(OutlastError):
@@ -143,6 +151,7 @@ class ModelError(OutlastError):
         wait_seconds: How long the server asked us to wait, where it said so (a floor for a retry).
         error_class: The provider's own name for the error (``rate_limit_error``), or the name of
             the Python class that was raised.
+        error_classes: Qualified names of the classes of a foreign exception; see :func:`matches`.
     """
 
     default_verdict: ClassVar[bool | None] = None
@@ -155,9 +164,11 @@ class ModelError(OutlastError):
         status: int | None = None,
         wait_seconds: float | None = None,
         error_class: str = "",
+        error_classes: Sequence[str] = (),
         retryable: bool | None = None,
     ) -> None:
         super().__init__(message)
+        self.error_classes = tuple(error_classes)
         self.provider = provider
         self.status = status
         self.wait_seconds = wait_seconds
@@ -355,3 +366,17 @@ def clean_text(text: str, limit: int = 4000) -> str:
     """
     cut = text if len(text) <= limit else f"{text[: limit - 40]}... ({len(text)} characters)"
     return cut.encode("utf-8", "replace").decode("utf-8").replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+
+def class_names(error: BaseException) -> tuple[str, ...]:
+    """The qualified names of an error's classes, nearest first: what survives a trip between processes."""
+    kinds = type(error).__mro__
+    return tuple(f"{kind.__module__}.{kind.__qualname__}" for kind in kinds if kind not in (object, BaseException))
+
+
+def matches(error: BaseException, kinds: Sequence[type[BaseException]]) -> bool:
+    """Whether an error is, or was before it crossed an activity, of one of these classes."""
+    if isinstance(error, tuple(kinds)):
+        return True
+    names = {f"{kind.__module__}.{kind.__qualname__}" for kind in kinds}
+    return not names.isdisjoint(getattr(error, "error_classes", ()))

@@ -183,11 +183,10 @@ class RunState(BaseModel):
         """The newest events."""
         return self._events
 
-    def dump(self) -> bytes:
-        """This state as JSON, without the transcript; ready for continue-as-new."""
+    def pack_events(self) -> None:
+        """Put the newest events where serialisation finds them; call it before this state is written."""
         self.event_seq = self._events.seq
         self.event_tail = list(self._events.tail(CARRIED_EVENTS))
-        return self.model_dump_json(exclude_none=True).encode()
 
     def first_time(self, command_id: str) -> bool:
         """True once per command id; an empty id is always new."""

@@ -1,0 +1,178 @@
+"""Exceptions across the activity boundary: out as Temporal failures that carry the verdict, back as our own classes.
+
+Nothing here is retried by Temporal: a failure that left an activity is the middleware's to judge. Only a lost
+worker or a time-out is Temporal's (DESIGN 7).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
+
+from pydantic import BaseModel, ConfigDict
+from temporalio.exceptions import ActivityError, ApplicationError, TimeoutError, is_cancelled_exception
+
+from outlast.errors import (
+    MODEL_ERRORS,
+    AgentError,
+    HitlInterrupt,
+    HookFailure,
+    ModelError,
+    ModelTimeout,
+    ToolError,
+    ToolRejection,
+    class_names,
+    clean_text,
+    get_retryable,
+)
+from outlast.middleware.compose import describe
+
+
+class FailureDetails(BaseModel):
+    """What travels beside a failure's message. Never a request, an argument or a key."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    kind: str
+    classes: tuple[str, ...] = ()
+    retryable: bool | None = None
+    provider: str = ""
+    status: int | None = None
+    wait_seconds: float | None = None
+    error_class: str = ""
+    code: str = ""
+    interrupt: dict[str, Any] | None = None
+
+
+def raise_model_failure(error: BaseException) -> NoReturn:
+    """Leave a model activity with this error."""
+    if isinstance(error, ModelError):
+        details = FailureDetails(
+            kind=type(error).__name__ if type(error).__name__ in MODEL_ERRORS else "ModelError",
+            classes=class_names(error),
+            retryable=get_retryable(error),
+            provider=error.provider,
+            status=error.status,
+            wait_seconds=error.wait_seconds,
+            error_class=error.error_class,
+        )
+    else:
+        details = _foreign(error)
+    _leave(str(error) if isinstance(error, ModelError) else describe(error), details)
+
+
+def raise_tool_failure(error: BaseException) -> NoReturn:
+    """Leave a tool activity with this error."""
+    if isinstance(error, HitlInterrupt):
+        interrupt = {
+            "tool": error.tool,
+            "args": error.args,
+            "allowed_decisions": error.allowed_decisions,
+            "description": error.description,
+            "timeout_seconds": error.timeout_seconds,
+            "on_timeout": error.on_timeout,
+            "reminder_seconds": error.reminder_seconds,
+        }
+        _leave(str(error), FailureDetails(kind="HitlInterrupt", interrupt=interrupt))
+    if isinstance(error, ToolRejection):
+        _leave(error.message, FailureDetails(kind="ToolRejection"))
+    details = _foreign(error)
+    if isinstance(error, ToolError) and error.error_classes:
+        details = details.model_copy(update={"classes": error.error_classes})
+    _leave(str(error) if isinstance(error, ToolError) else describe(error), details)
+
+
+def _foreign(error: BaseException) -> FailureDetails:
+    if isinstance(error, AgentError):
+        return FailureDetails(kind="AgentError", code=error.code, retryable=error.retryable)
+    return FailureDetails(
+        kind="Exception", classes=class_names(error), retryable=get_retryable(error), error_class=type(error).__name__
+    )
+
+
+def _leave(message: str, details: FailureDetails) -> NoReturn:
+    raise ApplicationError(
+        clean_text(message), details.model_dump(mode="json", exclude_none=True), type=details.kind, non_retryable=True
+    ) from None
+
+
+def model_failure(error: ActivityError) -> BaseException:
+    """What a failed model activity means to workflow code."""
+    return _back(error, _model_error, lambda text: ModelTimeout(text, retryable=False))
+
+
+def tool_failure(error: ActivityError, tool: str, idempotent: bool) -> BaseException:
+    """What a failed tool activity means; after a lost worker a non-idempotent tool may or may not have run."""
+
+    def lost(text: str) -> BaseException:
+        if idempotent:
+            return ToolError(f"{tool} did not finish: {text}", tool=tool)
+        return ToolError(
+            f"{tool} may or may not have happened: its worker was lost, or it ran into its time-out, while it was running, "
+            "and it is declared not to be repeatable. Do not call it again unless somebody has checked.",
+            tool=tool,
+            outcome_unknown=True,
+        )
+
+    def back(text: str, details: FailureDetails) -> BaseException:
+        return ToolError(text, tool=tool, error_classes=details.classes, retryable=details.retryable)
+
+    return _back(error, back, lost)
+
+
+def effect_failure(error: ActivityError, function: str) -> BaseException:
+    """What a failed side effect means to the hook that called it."""
+    return tool_failure(error, function, idempotent=True)
+
+
+def _back(
+    error: ActivityError,
+    foreign: Callable[[str, FailureDetails], BaseException],
+    lost: Callable[[str], BaseException],
+) -> BaseException:
+    if is_cancelled_exception(error):
+        return error
+    cause = error.cause
+    if isinstance(cause, TimeoutError):
+        return lost(f"no answer within its limits ({cause.type.name if cause.type else 'time-out'})")
+    if not isinstance(cause, ApplicationError):
+        return lost(describe(cause) if cause is not None else "the activity failed")
+    if cause.type == "WorkerShutdown":
+        return lost("its worker was shut down while it ran")
+    details = _details(cause)
+    text = cause.message
+    match details.kind:
+        case "HitlInterrupt" if details.interrupt is not None:
+            return HitlInterrupt(**details.interrupt)
+        case "ToolRejection":
+            return ToolRejection(text)
+        case "AgentError":
+            return AgentError(details.code or "TOOL_ERROR", text, bool(details.retryable))
+        case "Setup":
+            return HookFailure(details.error_class or "worker", text)
+    return foreign(text, details)
+
+
+def _details(cause: ApplicationError) -> FailureDetails:
+    first: Any = next(iter(cause.details), None)
+    if isinstance(first, Mapping) and "kind" in first:
+        return FailureDetails.model_validate(first)
+    return FailureDetails(kind="Exception", classes=(f"temporalio.{cause.type or 'ApplicationError'}",))
+
+
+def _model_error(text: str, details: FailureDetails) -> BaseException:
+    kind = MODEL_ERRORS.get(details.kind, ModelError)
+    return kind(
+        text,
+        provider=details.provider,
+        status=details.status,
+        wait_seconds=details.wait_seconds,
+        error_class=details.error_class,
+        error_classes=details.classes,
+        retryable=details.retryable,
+    )
+
+
+def raise_setup_failure(where: str, message: str) -> NoReturn:
+    """Leave an activity because this worker is not set up for it; the run parks with this sentence."""
+    _leave(message, FailureDetails(kind="Setup", error_class=where))

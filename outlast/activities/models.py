@@ -1,0 +1,128 @@
+"""The activity ``call_model``: builds the request from its chunks, asks the model once, returns the completion."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pydantic import BaseModel
+from temporalio import activity
+from temporalio.api.common.v1 import Payload
+from temporalio.common import RawValue
+
+from outlast.activities.failures import raise_model_failure, raise_setup_failure
+from outlast.activities.heartbeats import heartbeats
+from outlast.errors import MalformedResponse, UnknownAgent
+from outlast.messages import Json, load_messages
+from outlast.model import Completion, Delta, DeltaSink, Model, ModelRequest, ModelSettings, ResponseFormat, ToolSpec
+from outlast.registry import AgentRegistry
+
+CALL_MODEL = "call_model"
+DELTA_TAIL = 64_000
+
+
+class ModelCallHead(BaseModel):
+    """The first argument of ``call_model``; the others are the options and the chunks of the conversation."""
+
+    agent: str
+    model: str
+    stream: bool = False
+
+
+class ModelCallOptions(BaseModel):
+    """The second argument: what rarely changes from step to step, so that storage keeps it once."""
+
+    tools: tuple[ToolSpec, ...] = ()
+    response_format: ResponseFormat | None = None
+    settings: ModelSettings = ModelSettings()
+
+
+class DeltaText(BaseModel):
+    """What a heartbeat of a streaming call carries: everything written so far in this attempt, or its end.
+
+    Attributes:
+        length: Characters written so far; ``text`` is the last of them where it is long.
+    """
+
+    attempt: int
+    length: int
+    text: str
+
+
+class ModelActivities:
+    """``call_model`` for the agents of one worker."""
+
+    def __init__(self, agents: AgentRegistry, resolve: Callable[[str], Model]) -> None:
+        self._agents = agents
+        self._resolve = resolve
+        self._resolved: dict[str, Model] = {}
+
+    @activity.defn(name=CALL_MODEL)
+    async def call_model(self, head: Any, options: Any, *chunks: Any) -> RawValue:  # noqa: ANN401 - decoded JSON
+        """One model call. Arguments: :class:`ModelCallHead`, :class:`ModelCallOptions`, arrays of messages."""
+        call = ModelCallHead.model_validate(head)
+        model = self._model(call)
+        fixed = ModelCallOptions.model_validate(options)
+        request = ModelRequest(
+            messages=tuple(message for chunk in chunks for message in load_messages(chunk)),
+            tools=fixed.tools,
+            response_format=fixed.response_format,
+            settings=fixed.settings,
+        )
+        writer = _DeltaWriter(activity.info().attempt)
+        try:
+            async with heartbeats(writer.details if call.stream else tuple):
+                completion = await _ask(model, request, writer.add if call.stream else None)
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            raise_model_failure(error)
+        return json_value(completion.model_dump_json(exclude_none=True).encode())
+
+    def _model(self, call: ModelCallHead) -> Model:
+        try:
+            found = self._agents.get(call.agent).resolve_ref(call.model)
+            if not isinstance(found, str):
+                return found
+            if found not in self._resolved:
+                self._resolved[found] = self._resolve(found)
+            return self._resolved[found]
+        except (LookupError, UnknownAgent) as error:
+            raise_setup_failure(f"model of agent {call.agent!r}", str(error.args[0]))
+        except BaseException as error:
+            raise_model_failure(error)
+
+
+async def _ask(model: Model, request: ModelRequest, sink: DeltaSink | None) -> Completion:
+    completion = await model.complete(request, sink)
+    if not isinstance(completion, Completion):
+        raise MalformedResponse(f"{type(model).__name__}.complete returned {type(completion).__name__}, not a Completion")
+    return completion
+
+
+class _DeltaWriter:
+    """Collects text deltas; every new one is heartbeaten (Temporal throttles how often they are sent)."""
+
+    def __init__(self, attempt: int) -> None:
+        self._attempt = attempt
+        self._parts: list[str] = []
+        self._length = 0
+
+    def add(self, delta: Delta) -> None:
+        if delta.kind == "text" and delta.text:
+            self._parts.append(delta.text)
+            self._length += len(delta.text)
+            activity.heartbeat(*self.details())
+
+    def details(self) -> tuple[Mapping[str, Json], ...]:
+        if not self._parts:
+            return ()
+        text = "".join(self._parts)[-DELTA_TAIL:]
+        self._parts = [text]
+        return (DeltaText(attempt=self._attempt, length=self._length, text=text).model_dump(),)
+
+
+def json_value(data: bytes) -> RawValue:
+    """JSON text as a payload, encoded once."""
+    return RawValue(Payload(metadata={"encoding": b"json/plain"}, data=data))

@@ -1,0 +1,154 @@
+"""One activity per tool name, so that Temporal's UI and metrics show the tool; plus the running of a tool's body."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import threading
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import Executor
+from typing import Any
+
+from pydantic import BaseModel, Field, ValidationError
+from temporalio import activity
+from temporalio.common import RawValue
+
+from outlast.activities.failures import raise_setup_failure, raise_tool_failure
+from outlast.activities.heartbeats import heartbeats
+from outlast.activities.models import json_value
+from outlast.errors import OutlastError, ToolError, UnknownAgent, class_names
+from outlast.messages import Json
+from outlast.middleware.compose import describe
+from outlast.registry import AgentRegistry
+from outlast.tools import Tool, ToolContext, ToolResult, content_of
+
+
+class ToolCallInput(BaseModel):
+    """The one argument of a tool's activity."""
+
+    agent: str
+    tool: str
+    call_id: str
+    key: str
+    args: dict[str, Json] = Field(default_factory=dict)
+    attempt: int = 1
+    decision: str | None = None
+
+
+async def run_tool(tool: Tool, args: Mapping[str, Json], context: ToolContext, executor: Executor | None = None) -> ToolResult:
+    """Run a tool's body: async in place, sync in a thread so that it never blocks the worker's loop.
+
+    Raises:
+        HitlInterrupt, ToolRejection, AgentError: The body's own word.
+        ToolError: Anything else that the body raised, ``BaseException`` included.
+    """
+    try:
+        values = tool.call_arguments(args, context)
+    except ValidationError as error:
+        raise ToolError(f"{tool.name} was not run: its arguments do not fit: {tool.fault(args) or error}") from None
+    try:
+        if inspect.iscoroutinefunction(inspect.unwrap(tool.fn)):
+            value = await tool.fn(**values)
+        else:
+            value = await _in_thread(tool.fn, values, executor)
+            value = await value if isinstance(value, Awaitable) else value
+        if isinstance(value, ToolResult):
+            return value.replace(call_id=context.call_id, name=tool.name)
+        return ToolResult(call_id=context.call_id, name=tool.name, content=content_of(value))
+    except (OutlastError, asyncio.CancelledError):
+        raise
+    except BaseException as error:
+        failure = ToolError(f"{tool.name} failed: {describe(error)}", tool=tool.name, error_classes=class_names(error))
+        verdict = getattr(error, "__outlast_retryable__", None)
+        if isinstance(verdict, bool):
+            failure.__dict__["__outlast_retryable__"] = verdict
+        raise failure from error
+
+
+async def _in_thread(fn: Callable[..., Any], values: dict[str, Any], executor: Executor | None) -> Any:  # noqa: ANN401
+    """The function in a thread; whatever it raises comes back as a value first, so that it cannot end the loop."""
+    context = contextvars.copy_context()
+
+    def body() -> tuple[Any, BaseException | None]:
+        try:
+            return context.run(fn, **values), None
+        except BaseException as error:  # noqa: BLE001 - SystemExit in a thread must not reach the event loop
+            return None, error
+
+    value, error = await asyncio.get_running_loop().run_in_executor(executor, body)
+    if error is not None:
+        raise error
+    return value
+
+
+class ToolActivities:
+    """The tools of all agents of one worker; tools of one name share an activity and are told apart by the agent.
+
+    Args:
+        max_result_bytes: Larger results become an error result, since no payload could carry them.
+    """
+
+    def __init__(self, agents: AgentRegistry, executor: Executor | None = None, max_result_bytes: int = 1_000_000) -> None:
+        self._agents = agents
+        self._executor = executor
+        self._max_result_bytes = max_result_bytes
+
+    def definitions(self) -> list[Callable[..., Any]]:
+        """One activity function per tool name."""
+        names = sorted({name for agent in self._agents for name in agent.tools})
+        return [self._definition(name) for name in names]
+
+    def _definition(self, name: str) -> Callable[..., Any]:
+        async def call_tool(call: Any) -> RawValue:  # noqa: ANN401 - decoded JSON
+            return await self._call(ToolCallInput.model_validate(call))
+
+        return activity.defn(name=name)(call_tool)
+
+    async def _call(self, call: ToolCallInput) -> RawValue:
+        try:
+            tool = self._agents.get(call.agent).tools[call.tool]
+        except (KeyError, UnknownAgent):
+            where = f"tool {call.tool!r} of agent {call.agent!r}"
+            raise_setup_failure(where, "this worker does not have it; is another version of the code running?")
+        cancelled = threading.Event()
+        progress: list[Json] = []
+        context = ToolContext(
+            run_id=activity.info().workflow_id or "",
+            call_id=call.call_id,
+            idempotency_key=call.key,
+            attempt=call.attempt + activity.info().attempt - 1,
+            decision=call.decision,
+            heartbeat=_progress(progress),
+            _cancelled=cancelled,
+        )
+        try:
+            async with heartbeats(lambda: tuple(progress)):
+                result = await run_tool(tool, call.args, context, self._executor)
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+        except BaseException as error:
+            raise_tool_failure(error)
+        return json_value(self._bounded(result))
+
+    def _bounded(self, result: ToolResult) -> bytes:
+        data = result.model_dump_json(exclude_none=True).encode("utf-8", "replace")
+        if len(data) <= self._max_result_bytes:
+            return data
+        text = (
+            f"{result.name} ran, but its result of {len(data):,} bytes is larger than the {self._max_result_bytes:,} that "
+            "can be kept. Ask for less, or have the operator configure storage."
+        )
+        return result.replace(content=text, is_error=True).model_dump_json(exclude_none=True).encode()
+
+
+def _progress(kept: list[Json]) -> Callable[..., None]:
+    """A heartbeat function for any thread; the newest details go out with the next automatic heartbeat."""
+
+    def heartbeat(*details: Json) -> None:
+        kept[:] = details
+
+    return heartbeat
+
+

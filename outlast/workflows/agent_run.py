@@ -1,0 +1,197 @@
+"""The workflow ``AgentRun``: one agent run, however many Temporal executions it continues as."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import ValidationError
+from temporalio import workflow
+from temporalio.common import RawValue
+from temporalio.exceptions import ApplicationError
+
+from outlast.activities.models import json_value
+from outlast.errors import AgentError, UnknownAgent, clean_text
+from outlast.events import PauseInfo
+from outlast.execution import Execution
+from outlast.loop import drive, end
+from outlast.messages import load_messages, repair_sequence, user
+from outlast.middleware.compose import describe
+from outlast.state import RunInput, RunState, new_state
+from outlast.workflows.commands import Refused, answer, check, obey
+from outlast.workflows.definitions import current_host
+from outlast.workflows.runtime import MAX_INLINE_BYTES, CarriedState, TemporalRuntime
+from outlast.workflows.transcript import TranscriptChunks
+
+WORKFLOW = "AgentRun"
+
+
+@workflow.defn(name=WORKFLOW)
+class AgentRun:
+    """Arguments: :class:`~outlast.state.RunInput`, or a carried state and its transcript's chunks."""
+
+    @workflow.init
+    def __init__(self, *parts: Any) -> None:
+        self._execution: Execution | None = None
+        self._abort: AgentError | None = None
+        self._fault = ""
+        self._state: RunState | None = None
+        layout: list[tuple[int, int]] = []
+        try:
+            self._state, layout = _read(parts)
+        except (ValidationError, ValueError, TypeError) as error:
+            self._fault = f"the run's input is not usable: {clean_text(str(error), 1500)}"
+        if self._state is not None:
+            chunks = TranscriptChunks(self._state.transcript, layout)
+            self._runtime = TemporalRuntime(self._state, chunks, current_host())
+            self._load()
+
+    def _load(self) -> None:
+        """Find the agent and its hooks; where that fails the run parks, whatever it was."""
+        state, host = self._state, self._runtime.host
+        assert state is not None
+        try:
+            agent = host.agents.get(state.agent)
+            middleware = host.middleware(agent)
+        except UnknownAgent as error:
+            self._cannot_load("UNKNOWN_AGENT", f"agent {state.agent!r}", str(error))
+        except Exception as error:
+            self._cannot_load("AGENT_MODULE", f"the module of agent {state.agent!r}", describe(error))
+        else:
+            self._runtime.agent = agent
+            state.fingerprint = agent.fingerprint
+            self._execution = Execution(agent, state, self._runtime, middleware)
+
+    def _cannot_load(self, code: str, where: str, error: str) -> None:
+        assert self._state is not None
+        if self._state.pause is None:
+            self._state.pause = PauseInfo(where=where, error=error, code=code, since=workflow.now())
+            self._state.status = "paused"
+
+    @workflow.run
+    async def run(self, *parts: Any) -> RawValue:  # noqa: ARG002 - read in __init__
+        """Run to the end; see :func:`outlast.loop.drive`."""
+        state = self._state
+        if state is None:
+            raise ApplicationError(self._fault, type="INVALID_INPUT", non_retryable=True)
+        first = workflow.info().continued_run_id is None
+        if state.pause is not None:
+            await self._wait_while_paused(first)
+        if state.failure is None and self._execution is None:
+            self._runtime.continue_as_new()  # another worker may know the agent by now
+        if first and self._execution is not None:
+            self._execution.record("run.started", agent=state.agent)
+        if state.failure is None:
+            await self._drive()
+        return self._close()
+
+    async def _wait_while_paused(self, first: bool) -> None:
+        state = self._state
+        assert state is not None
+        self._runtime.changed()
+        if first:
+            self._runtime.continue_as_new()  # so that no replay meets the definition that failed to load
+        await self._runtime.wait_for_resume()
+        if state.failure is not None and self._execution is not None:
+            end(self._execution, *state.failure)
+        self._runtime.changed()
+
+    async def _drive(self) -> None:
+        """The loop, and beside it whatever ends it from outside."""
+        assert self._execution is not None
+        task = asyncio.create_task(drive(self._execution))
+        try:
+            await workflow.wait_condition(lambda: task.done() or self._abort is not None)
+        except asyncio.CancelledError:
+            self._runtime.cancelling = True
+            task.cancel()
+            await _settled(task)
+            raise
+        if self._abort is not None and not task.done():
+            task.cancel()
+            await _settled(task)
+            end(self._execution, self._abort.code, self._abort.message)
+            return
+        await task
+
+    def _close(self) -> RawValue:
+        """The workflow's result, or the failure that ends it."""
+        state = self._state
+        assert state is not None
+        result = state.result()
+        if not self._runtime.host.has_storage and sum(c.size for c in self._runtime.chunks.chunks()) > MAX_INLINE_BYTES - 200_000:
+            result = result.replace(messages=(), messages_omitted=True)
+        payload = json_value(result.model_dump_json(exclude_none=True).encode())
+        self._runtime.changed()
+        if state.failure is not None:
+            code, message = state.failure
+            raise ApplicationError(message, payload, type=code, non_retryable=True)
+        return payload
+
+    @workflow.signal(dynamic=True)
+    def on_signal(self, name: str, args: Sequence[RawValue]) -> None:
+        """``decide``, ``send``, ``resume``, ``abort``; anything else is noted and ignored."""
+        try:
+            self._obey(name, check(self._state, self._execution, name, args))
+        except Refused as refused:
+            self._note(name, str(refused))
+        except Exception as error:
+            self._note(name, describe(error))
+
+    @workflow.update(dynamic=True)
+    def on_update(self, name: str, args: Sequence[RawValue]) -> Any:
+        """As the signals, but answered: a refusal reaches the sender and leaves nothing in the history."""
+        try:
+            return self._obey(name, check(self._state, self._execution, name, args))
+        except Exception as error:
+            raise ApplicationError(clean_text(str(error)), type="Refused", non_retryable=True) from None
+
+    @on_update.validator
+    def check_update(self, name: str, args: Sequence[RawValue]) -> None:
+        """Refuse what cannot be obeyed, before it is recorded."""
+        try:
+            check(self._state, self._execution, name, args)
+        except Refused as refused:
+            raise ApplicationError(str(refused), type="Refused", non_retryable=True) from None
+
+    @workflow.query(dynamic=True)
+    def on_query(self, name: str, args: Sequence[RawValue]) -> Any:
+        """``status``, ``pending``, ``events``, ``messages``, ``result``."""
+        return answer(self._state, self._execution, name, args)
+
+    def _obey(self, name: str, value: Any) -> Any:
+        assert self._state is not None
+        try:
+            return obey(self._state, self._execution, name, value)
+        except AgentError as error:
+            self._abort = error
+            if self._state.pause is not None:
+                self._state.failure = (error.code, error.message)
+                self._state.status = "failed"
+                self._state.pause = None
+            return {"accepted": True}
+
+    def _note(self, name: str, reason: str) -> None:
+        if self._execution is not None:
+            self._execution.record("input.refused", name=clean_text(name, 80), reason=clean_text(reason, 500))
+
+
+async def _settled(task: asyncio.Task[None]) -> None:
+    """Wait for a cancelled task, whatever it ends with."""
+    await workflow.wait([task])
+
+
+def _read(parts: Sequence[Any]) -> tuple[RunState, list[tuple[int, int]]]:
+    """The state that these arguments hold, and how its transcript is divided in chunks."""
+    if not parts or not isinstance(parts[0], dict):
+        raise ValueError("it must be an object like {'agent': NAME, 'input': TEXT}")
+    if "state" in parts[0]:
+        carried = CarriedState.model_validate(parts[0])
+        carried.state.transcript = [message for chunk in parts[1:] for message in load_messages(chunk)]
+        return carried.state, carried.layout
+    start = RunInput.model_validate(parts[0])
+    earlier = (*start.messages, *([user(start.input)] if start.input else []))
+    if not earlier:
+        raise ValueError("neither 'input' nor 'messages' gives the agent anything to do")
+    return new_state(start, repair_sequence(earlier), workflow.now()), []

@@ -1,0 +1,185 @@
+"""What people may tell a run and ask of it. Every function here is total: a stranger's message can never stop a run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+from temporalio.common import RawValue
+
+from outlast.approvals import DecisionMessage, parse_decision_message
+from outlast.errors import AgentError, DecisionRefused, clean_text
+from outlast.execution import Execution
+from outlast.messages import Json, Message, dump_messages, load_messages, user
+from outlast.state import RunState
+from outlast.workflows.memo import summary
+
+COMMANDS = ("decide", "send", "resume", "abort")
+QUERIES = ("status", "pending", "events", "messages", "result")
+_PAGE_BYTES = 1_000_000
+_MAX_INBOX = 100
+
+
+class Refused(Exception):
+    """The command was not obeyed; the text says why and what would be."""
+
+
+def check(state: RunState | None, run: Execution | None, name: str, args: Sequence[RawValue]) -> Json:
+    """Parse and check a command without changing anything.
+
+    Raises:
+        Refused: It cannot be obeyed.
+    """
+    if name not in COMMANDS:
+        raise Refused(f"a run does not know {clean_text(name, 80)!r}; it knows {', '.join(COMMANDS)}")
+    if state is None or state.status in ("completed", "failed", "cancelled"):
+        raise Refused("the run is over")
+    value = _decode(args)
+    try:
+        return _CHECKS[name](state, run, value)
+    except (DecisionRefused, ValueError, ValidationError) as error:
+        raise Refused(f"{name}: {clean_text(str(error), 1000)}") from None
+
+
+def _decode(args: Sequence[RawValue]) -> Any:  # noqa: ANN401 - JSON
+    if not args:
+        return None
+    if len(args) > 1:
+        raise Refused(f"one JSON value is expected, not {len(args)}")
+    encoding = args[0].payload.metadata.get("encoding", b"")
+    if encoding == b"binary/null":
+        return None
+    if encoding != b"json/plain":
+        raise Refused(f"the value must be JSON (encoding json/plain), not {clean_text(encoding.decode('latin-1'), 40)!r}")
+    try:
+        return json.loads(args[0].payload.data)
+    except (ValueError, RecursionError) as error:
+        raise Refused(f"the value is not JSON: {type(error).__name__}") from None
+
+
+def _check_decide(state: RunState, run: Execution | None, value: object) -> DecisionMessage:
+    message = parse_decision_message(value)
+    if message.id and message.id in state.seen_ids:
+        return message
+    if run is None:
+        raise Refused("the worker does not have this run's agent, so no decision can be checked now; deploy it first")
+    run.check_decision(message)
+    return message
+
+
+def _check_send(state: RunState, _run: Execution | None, value: object) -> tuple[str, Message]:
+    command_id, content = "", value
+    if isinstance(value, Mapping):
+        unknown = value.keys() - {"text", "message", "id"}
+        if unknown:
+            raise ValueError(f"unknown field {', '.join(sorted(map(str, unknown)))}; known: text, message, id")
+        command_id = str(value.get("id") or "")[:200]
+        content = value.get("text", value.get("message"))
+    if isinstance(content, str):
+        message = user(_well_formed(content))
+    else:
+        [message] = load_messages([content])  # type: ignore[list-item] # pydantic says what it must be
+    if message.role != "user" or not message.blocks or message.text == "" and len(message.blocks) == 1:
+        raise ValueError("a message to a run is a text, or one user message with content")
+    if len(state.inbox) >= _MAX_INBOX:
+        raise ValueError(f"{_MAX_INBOX} messages wait already; let the run read them first")
+    return command_id, message
+
+
+def _check_resume(state: RunState, _run: Execution | None, value: object) -> str:
+    if state.pause is None:
+        raise ValueError("the run is not paused")
+    return _text(value, "by")
+
+
+def _check_abort(_state: RunState, _run: Execution | None, value: object) -> str:
+    return _text(value, "reason")
+
+
+def _text(value: object, key: str) -> str:
+    if isinstance(value, Mapping):
+        value = value.get(key)
+    if value is not None and not isinstance(value, str):
+        raise ValueError(f"its value is a text, or {{{key!r}: text}}")
+    return clean_text(value or "", 1000)
+
+
+def _well_formed(text: str) -> str:
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+_CHECKS: Mapping[str, Any] = {
+    "decide": _check_decide,
+    "send": _check_send,
+    "resume": _check_resume,
+    "abort": _check_abort,
+}
+
+
+def obey(state: RunState, run: Execution | None, name: str, value: Any) -> Json:  # noqa: ANN401 - what check returned
+    """Carry out a checked command; returns what an update's caller is told."""
+    if name == "decide":
+        if state.first_time(value.id) and run is not None:
+            run.decide(value)
+    elif name == "send":
+        command_id, message = value
+        if state.first_time(command_id):
+            state.inbox.append(message)
+            if run is not None:
+                run.record("message.received", text=message.text[:2000])
+    elif name == "resume":
+        state.pause = None
+        state.status = "running"
+        if run is not None:
+            run.record("run.resumed", by=value)
+    elif name == "abort":
+        raise AgentError("ABORTED", value or "the run was aborted")
+    return {"accepted": True}
+
+
+def answer(state: RunState | None, run: Execution | None, name: str, args: Sequence[RawValue]) -> Json:
+    """The answer to a query. An unknown or malformed query is answered with what would work."""
+    if state is None:
+        return {"error": "the run has no state: its input could not be read"}
+    try:
+        value = _decode(args)
+    except Refused as refused:
+        return {"error": str(refused)}
+    options = value if isinstance(value, Mapping) else {}
+    if name == "status":
+        return summary(state).model_dump(mode="json")
+    if name == "pending":
+        return [item.model_dump(mode="json") for item in state.pending]
+    if name == "events":
+        events = state.events.after(_number(options, "after"), 200)
+        return {"seq": state.events.seq, "events": [event.model_dump(mode="json") for event in events]}
+    if name == "messages":
+        return _page(state, _number(options, "after"))
+    if name == "result":
+        return state.result().replace(messages=()).model_dump(mode="json")
+    return {"error": f"unknown query {clean_text(name, 80)!r}; known: {', '.join(QUERIES)}"}
+
+
+def _number(options: Mapping[Any, Any], key: str) -> int:
+    value = options.get(key, 0)
+    return value if isinstance(value, int) and value > 0 else 0
+
+
+def _page(state: RunState, after: int) -> Json:
+    """Messages from an index on, about a megabyte at most; ``next`` is None at the end."""
+    taken: list[bytes] = []
+    size = 0
+    for message in state.transcript[after:]:
+        data = dump_messages([message])[1:-1]
+        if taken and size + len(data) > _PAGE_BYTES:
+            break
+        taken.append(data)
+        size += len(data)
+    end = after + len(taken)
+    return {
+        "messages": json.loads(b"[" + b",".join(taken) + b"]"),
+        "next": end if end < len(state.transcript) else None,
+        "total": len(state.transcript),
+    }

@@ -1,0 +1,105 @@
+"""How workflow code finds an agent: the worker's own object, and its hooks from a sandboxed import.
+
+The package and all that a worker has imported is passed through the sandbox; the modules that define agents and
+hooks are not, so that a clock or a random number in a hook is caught and named (DESIGN 3).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from temporalio import workflow
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
+
+from outlast.agent import Agent
+from outlast.middleware.contract import HOOKS, hook_of
+from outlast.registry import AgentRegistry
+
+
+@dataclass(frozen=True)
+class WorkflowHost:
+    """What one worker offers to the runs of its task queue.
+
+    Attributes:
+        has_storage: Whether large payloads go to external storage.
+        continue_as_new_events, continue_as_new_bytes: When an execution hands over to the next.
+        tool_task_queue: Unused queue names are None: tools run where the run runs.
+    """
+
+    agents: AgentRegistry
+    has_storage: bool = False
+    continue_as_new_events: int = 1000
+    continue_as_new_bytes: int = 1_000_000
+    continue_as_new_seconds: float = 86_400.0
+    places: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for agent in self.agents:
+            attribute = _attribute_of(agent)
+            if attribute is not None:
+                self.places[agent.name] = attribute
+            _ = agent.fingerprint  # builds the schemas now: a fault in one stops the worker at its start, not a run
+
+    def middleware(self, agent: Agent) -> Sequence[object]:
+        """The agent's middlewares as the sandbox imports them; the worker's own where no module holds the agent.
+
+        Raises:
+            Exception: Whatever importing the agent's module raises under the sandbox's guard.
+        """
+        attribute = self.places.get(agent.name)
+        if attribute is None or not workflow.unsafe.in_sandbox():
+            return agent.middleware
+        # Hooks are run under guard, so their modules are; tools and models are the worker's own.
+        module = __import__(agent.module, fromlist=[attribute])
+        return tuple(getattr(module, attribute).middleware)
+
+
+_hosts: dict[str, WorkflowHost] = {}
+
+
+def install_host(task_queue: str, host: WorkflowHost) -> None:
+    """Make a host known to the workflows of this task queue in this process."""
+    _hosts[task_queue] = host
+
+
+def current_host() -> WorkflowHost:
+    """The host of the running workflow's task queue; in a replay of a foreign queue, the only one there is."""
+    queue = workflow.info().task_queue
+    if queue in _hosts:
+        return _hosts[queue]
+    return next(iter(_hosts.values()))
+
+
+def sandbox_runner(agents: Iterable[Agent]) -> SandboxedWorkflowRunner:
+    """A runner that guards the modules which define agents and hooks, and passes everything else through."""
+    guarded = {name for agent in agents for name in _guarded_modules(agent)}
+    parents = {name.rpartition(".")[0] for name in guarded} - {""}
+    while parents - guarded:
+        guarded |= parents
+        parents = {name.rpartition(".")[0] for name in guarded} - {""}
+    passed = {name for name in list(sys.modules) if name not in guarded and name != "__main__"}
+    restrictions = SandboxRestrictions.default
+    return SandboxedWorkflowRunner(restrictions=restrictions.with_passthrough_modules(*passed))
+
+
+def _attribute_of(agent: Agent) -> str | None:
+    """The name under which the agent's module holds it, if that module can be imported by name."""
+    module = sys.modules.get(agent.module)
+    if module is None or agent.module in ("__main__", "__mp_main__"):
+        return None
+    return next((name for name, value in vars(module).items() if value is agent), None)
+
+
+def _guarded_modules(agent: Agent) -> set[str]:
+    if _attribute_of(agent) is None:
+        return set()
+    modules = {agent.module}
+    for middleware in agent.middleware:
+        for hook in (hook_of(middleware, name) for name in HOOKS):
+            if hook is not None:
+                modules.add(getattr(hook, "__module__", "") or "")
+    return {name for name in modules if name and not name.startswith("outlast.") and name != "__main__"}
+
+

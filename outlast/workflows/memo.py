@@ -1,0 +1,90 @@
+"""The status that a run publishes in its memo: listing a thousand waiting runs is one visibility query and wakes none."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+
+from pydantic import BaseModel
+from temporalio import workflow
+
+from outlast.approvals import PendingInterrupt
+from outlast.state import RunState, RunStatus
+
+MEMO_KEY = "outlast"
+_PREVIEW = 300
+_LISTED = 10
+
+
+class PendingPreview(BaseModel):
+    """A pending interrupt in a list; arguments are cut, the run's own query has them whole.
+
+    Attributes:
+        args: JSON text, at most 300 characters; ``cut`` tells how long it really is.
+    """
+
+    tool_call_id: str
+    tool: str
+    args: str = ""
+    cut: int = 0
+    allowed_decisions: tuple[str, ...] = ()
+    description: str = ""
+    requested_at: datetime | None = None
+    expires_at: datetime | None = None
+    path: tuple[str, ...] = ()
+
+
+class RunSummary(BaseModel):
+    """What a list of runs shows of one.
+
+    Attributes:
+        pending_count: All pending interrupts; ``pending`` has the first ten.
+        error: Where and why it is paused or failed.
+    """
+
+    agent: str
+    status: RunStatus
+    step: int = 0
+    pending: tuple[PendingPreview, ...] = ()
+    pending_count: int = 0
+    error: str = ""
+
+
+def summary(state: RunState) -> RunSummary:
+    """The summary of a state."""
+    error = ""
+    if state.pause is not None:
+        error = f"{state.pause.where}: {state.pause.error}"
+    elif state.failure is not None:
+        error = ": ".join(state.failure)
+    return RunSummary(
+        agent=state.agent,
+        status=state.status,
+        step=state.step,
+        pending=tuple(_preview(item) for item in state.pending[:_LISTED]),
+        pending_count=len(state.pending),
+        error=error[:_PREVIEW],
+    )
+
+
+def _preview(item: PendingInterrupt) -> PendingPreview:
+    args = json.dumps(item.args, ensure_ascii=False)
+    return PendingPreview(
+        tool_call_id=item.tool_call_id,
+        tool=item.tool,
+        args=args[:_PREVIEW],
+        cut=len(args) if len(args) > _PREVIEW else 0,
+        allowed_decisions=item.allowed_decisions,
+        description=item.description[:_PREVIEW],
+        requested_at=item.requested_at,
+        expires_at=item.expires_at,
+        path=item.path,
+    )
+
+
+def publish(state: RunState, published: str) -> str:
+    """Upsert the memo unless it already says so; returns what it says now."""
+    text = summary(state).model_dump_json(exclude_defaults=True)
+    if text != published:
+        workflow.upsert_memo({MEMO_KEY: json.loads(text)})
+    return text

@@ -1,0 +1,287 @@
+"""The runtime over Temporal: activities, durable timers, continue-as-new. Deterministic code only."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from pydantic import BaseModel
+from temporalio import workflow
+from temporalio.common import RawValue, RetryPolicy
+from temporalio.exceptions import ActivityError
+from temporalio.workflow import ActivityCancellationType, ContinueAsNewError
+
+from outlast.activities.effects import SIDE_EFFECT, EffectInput
+from outlast.activities.failures import effect_failure, model_failure, tool_failure
+from outlast.activities.models import CALL_MODEL, ModelCallHead, ModelCallOptions, json_value
+from outlast.activities.tools import ToolCallInput
+from outlast.agent import Agent
+from outlast.errors import HookFailure
+from outlast.events import PauseInfo
+from outlast.messages import Json
+from outlast.model import Completion, ModelRequest
+from outlast.runtime import EffectCall, ModelCall, ToolExecution
+from outlast.state import RunState
+from outlast.tools import ToolResult
+from outlast.workflows.definitions import WorkflowHost
+from outlast.workflows.memo import publish
+from outlast.workflows.transcript import TranscriptChunks
+
+HEARTBEAT = timedelta(seconds=10)
+OUTAGE = timedelta(days=7)
+"""How long an activity may wait for a worker before the run parks."""
+
+MAX_INLINE_BYTES = 1_900_000
+MAX_INLINE_REQUEST = 3_000_000
+
+
+class TemporalRuntime:
+    """Implements :class:`outlast.runtime.Runtime` for one workflow execution.
+
+    Attributes:
+        cancelling: Set once cancellation was requested.
+    """
+
+    def __init__(self, state: RunState, chunks: TranscriptChunks, host: WorkflowHost) -> None:
+        self.state = state
+        self.chunks = chunks
+        self.host = host
+        self.agent: Agent | None = None
+        self.cancelling = False
+        self._options: tuple[ModelCallOptions, RawValue] | None = None
+        self._published = ""
+        self._started = workflow.now()
+
+    @property
+    def run_id(self) -> str:
+        """The workflow id."""
+        return workflow.info().workflow_id
+
+    @property
+    def random(self) -> random.Random:
+        """The workflow's own."""
+        return workflow.random()
+
+    @property
+    def control_errors(self) -> tuple[type[BaseException], ...]:
+        """Continue-as-new, eviction and the deadlock detector's interrupt are not the hook's to have raised."""
+        return _CONTROL
+
+    @property
+    def cancel_requested(self) -> bool:
+        """Whether somebody asked to cancel the run."""
+        return self.cancelling or workflow.cancellation_reason() is not None
+
+    def now(self) -> datetime:
+        """Workflow time."""
+        return workflow.now()
+
+    def uuid(self) -> UUID:
+        """A workflow uuid."""
+        return workflow.uuid4()
+
+    async def sleep(self, seconds: float, command_id: str) -> None:
+        """A durable timer, its id as the summary."""
+        await workflow.sleep(seconds, summary=command_id)
+
+    async def call_model(self, call: ModelCall) -> Completion:
+        """The activity ``call_model``: a head, the options, and the conversation in chunks."""
+        assert self.agent is not None
+        head = ModelCallHead(agent=self.agent.name, model=call.model, stream=call.stream)
+        payloads = [_json(head), self._model_options(call.request), *self.chunks.payloads_for(call.request.messages)]
+        self._check_size(payloads, "the conversation of a model call")
+        timeout = timedelta(seconds=self.agent.options.model_timeout_seconds + 30)
+        try:
+            raw: RawValue = await workflow.execute_activity(
+                CALL_MODEL,
+                args=payloads,
+                activity_id=call.command_id,
+                result_type=RawValue,
+                start_to_close_timeout=timeout,
+                schedule_to_close_timeout=OUTAGE,
+                heartbeat_timeout=HEARTBEAT,
+                retry_policy=RetryPolicy(maximum_attempts=10, maximum_interval=timedelta(seconds=30)),
+                cancellation_type=ActivityCancellationType.TRY_CANCEL,
+            )
+        except ActivityError as error:
+            raise model_failure(error) from None
+        return Completion.model_validate_json(raw.payload.data)
+
+    async def call_tool(self, execution: ToolExecution) -> ToolResult:
+        """The activity named after the tool."""
+        assert self.agent is not None
+        tool = self.agent.tools[execution.call.name]
+        call = ToolCallInput(
+            agent=self.agent.name,
+            tool=tool.name,
+            call_id=execution.call.id,
+            key=execution.idempotency_key,
+            args=execution.call.args,
+            attempt=execution.attempt,
+            decision=execution.decision,
+        )
+        payload = _json(call)
+        self._check_size([payload], f"the arguments of {tool.name}")
+        attempts = tool.options.max_attempts if tool.options.idempotent else 1
+        timeout = timedelta(seconds=tool.options.timeout_seconds)
+        retry = RetryPolicy(maximum_attempts=attempts, maximum_interval=timedelta(seconds=30))
+        try:
+            if tool.options.local:
+                raw: RawValue = await workflow.execute_local_activity(
+                    tool.name,
+                    payload,
+                    activity_id=execution.command_id,
+                    result_type=RawValue,
+                    start_to_close_timeout=timeout,
+                    schedule_to_close_timeout=OUTAGE,
+                    retry_policy=retry,
+                )
+            else:
+                raw = await workflow.execute_activity(
+                    tool.name,
+                    payload,
+                    activity_id=execution.command_id,
+                    result_type=RawValue,
+                    task_queue=tool.options.task_queue,
+                    start_to_close_timeout=timeout,
+                    schedule_to_close_timeout=OUTAGE,
+                    heartbeat_timeout=HEARTBEAT,
+                    retry_policy=retry,
+                    cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+                )
+        except ActivityError as error:
+            raise tool_failure(error, tool.name, tool.options.idempotent) from None
+        return ToolResult.model_validate_json(raw.payload.data)
+
+    async def run_effect(self, call: EffectCall) -> Json:
+        """The activity ``side_effect``."""
+        payload = _json(EffectInput(function=call.function, args=call.args, kwargs=call.kwargs))
+        self._check_size([payload], f"the arguments of {call.function}")
+        try:
+            result: Json = await workflow.execute_activity(
+                SIDE_EFFECT,
+                payload,
+                activity_id=call.command_id,
+                summary=call.function.rpartition(":")[2][:100],
+                start_to_close_timeout=timedelta(seconds=call.timeout_seconds),
+                schedule_to_close_timeout=OUTAGE,
+                heartbeat_timeout=HEARTBEAT,
+                retry_policy=RetryPolicy(maximum_attempts=call.max_attempts),
+            )
+        except ActivityError as error:
+            raise effect_failure(error, call.function) from None
+        return result
+
+    async def wait_until(self, condition: Callable[[], bool], timeout_seconds: float | None, command_id: str) -> bool:
+        """Wait; hand over to a fresh execution where this one's history has grown meanwhile."""
+
+        def woken() -> bool:
+            return condition() or self.is_worn()
+
+        try:
+            await workflow.wait_condition(woken, timeout=timeout_seconds, timeout_summary=command_id)
+        except TimeoutError:
+            return condition()
+        if not condition():
+            self.continue_as_new()
+        return True
+
+    async def between_steps(self) -> None:
+        """Hand over to a fresh execution where this one's history is long enough."""
+        if self.is_worn():
+            self.continue_as_new()
+
+    async def park(self, pause: PauseInfo) -> None:
+        """Hand over to a fresh execution that only waits: no replay will meet the code that failed.
+
+        A state that is too large to hand over waits here.
+        """
+        self.changed()
+        try:
+            self.continue_as_new()
+        except HookFailure:
+            await self.wait_for_resume()
+
+    async def wait_for_resume(self) -> None:
+        """Wait until the run is resumed or aborted, or its time is up."""
+        seconds = self.agent.options.pause_timeout_seconds if self.agent is not None else None
+        try:
+            await workflow.wait_condition(lambda: self.state.pause is None, timeout=seconds, timeout_summary="pause")
+        except TimeoutError:
+            self.state.failure = ("PAUSE_TIMEOUT", f"nobody resumed the run within {seconds:g} seconds")
+
+    def changed(self) -> None:
+        """Publish the status to the memo, where listing finds it without waking the run."""
+        self._published = publish(self.state, self._published)
+
+    def is_worn(self) -> bool:
+        """Whether this execution should hand over to the next."""
+        info = workflow.info()
+        return (
+            info.is_continue_as_new_suggested()
+            or info.get_current_history_length() >= self.host.continue_as_new_events
+            or info.get_current_history_size() >= self.host.continue_as_new_bytes
+            or (workflow.now() - self._started).total_seconds() >= self.host.continue_as_new_seconds
+        )
+
+    def continue_as_new(self) -> None:
+        """Continue as new with the whole state, encoded and measured before the call.
+
+        Raises:
+            AgentError: ``STATE_TOO_LARGE``, where no payload could carry it; nothing is lost.
+        """
+        payloads = state_payloads(self.state, self.chunks)
+        self._check_size(payloads, "the run's state")
+        workflow.continue_as_new(args=payloads)
+
+    def _model_options(self, request: ModelRequest) -> RawValue:
+        options = ModelCallOptions.model_construct(
+            tools=request.tools, response_format=request.response_format, settings=request.settings
+        )
+        if self._options is None or self._options[0] != options:
+            self._options = (options, _json(options))
+        return self._options[1]
+
+    def _check_size(self, payloads: list[RawValue], what: str) -> None:
+        if self.host.has_storage:
+            return
+        sizes = [len(payload.payload.data) for payload in payloads]
+        if max(sizes) > MAX_INLINE_BYTES or sum(sizes) > MAX_INLINE_REQUEST:
+            raise HookFailure(
+                "storage",
+                f"{what} has {sum(sizes):,} bytes, more than Temporal carries in one request; "
+                "configure storage (OUTLAST_STORAGE=dir:///path or s3://bucket) on the workers and clients, then resume",
+            )
+
+
+def state_payloads(state: RunState, chunks: TranscriptChunks) -> list[RawValue]:
+    """The arguments of the next execution: the state, then the transcript in chunks."""
+    state.pack_events()
+    head = CarriedState.model_construct(layout=chunks.layout(), state=state)
+    return [_json(head), *(chunk.payload for chunk in chunks.chunks())]
+
+
+class CarriedState(BaseModel):
+    """The first argument of a continued execution."""
+
+    layout: list[tuple[int, int]]
+    state: RunState
+
+
+def _json(value: BaseModel) -> RawValue:
+    return json_value(value.model_dump_json(exclude_none=True).encode())
+
+
+def _sdk_signals() -> tuple[type[BaseException], ...]:
+    """Classes by which the SDK takes control back from workflow code: eviction and the deadlock detector."""
+    from temporalio.worker import _workflow, _workflow_instance
+
+    names = ("_WorkflowBeingEvictedError", "_InterruptDeadlockError", "_DeadlockError")
+    found = (getattr(module, name, None) for module in (_workflow, _workflow_instance) for name in names)
+    return tuple(kind for kind in found if isinstance(kind, type))
+
+
+_CONTROL: tuple[type[BaseException], ...] = (ContinueAsNewError, *_sdk_signals())
+
