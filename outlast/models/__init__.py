@@ -54,38 +54,38 @@ def resolve_model(name: str) -> Model:
 
 async def close() -> None:
     """Close the connections that models opened in the running event loop; a worker does so when it stops."""
-    from outlast.models import _http  # noqa: PLC0415  see the module's docstring
+    from outlast.models import _http
 
     await _http.close()
 
 
 def _openai(model: str) -> Model:
-    from outlast.models.openai_responses import OpenAIResponses  # noqa: PLC0415
+    from outlast.models.openai_responses import OpenAIResponses
 
     return OpenAIResponses(model)
 
 
 def _anthropic(model: str) -> Model:
-    from outlast.models.anthropic import Anthropic  # noqa: PLC0415
+    from outlast.models.anthropic import Anthropic
 
     return Anthropic(model)
 
 
 def _gemini(model: str) -> Model:
-    from outlast.models.gemini import Gemini  # noqa: PLC0415
+    from outlast.models.gemini import Gemini
 
     return Gemini(model)
 
 
 def _openai_chat(model: str) -> Model:
-    from outlast.models.openai_chat import OpenAIChat  # noqa: PLC0415
+    from outlast.models.openai_chat import OpenAIChat
 
     return OpenAIChat(model)
 
 
 def _local(provider: str, base_url_env: str, default_url: str) -> Callable[[str], Model]:
     def make(model: str) -> Model:
-        from outlast.models.openai_chat import OpenAIChat  # noqa: PLC0415
+        from outlast.models.openai_chat import OpenAIChat
 
         return OpenAIChat(
             model,

@@ -137,7 +137,7 @@ async def exchange(
     check_request(request)
     body = encode_body(wire.render(request, stream=on_delta is not None))
 
-    from outlast.models import _http  # noqa: PLC0415  only a call that goes out loads the HTTP library
+    from outlast.models import _http  # only a call that goes out loads the HTTP library
 
     reporter = Reporter(
         provider=endpoint.provider,

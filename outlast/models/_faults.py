@@ -130,7 +130,7 @@ def read_failure(status: int | None, payload: Json) -> Failure:
 
     Shapes: OpenAI ``{"error": {message, type, code}}``, Anthropic ``{"type": "error", "error": {type, message}}``,
     Gemini ``{"error": {code, status, message, details}}`` (in a list when streamed), vLLM's flat
-    ``{"object": "error", ...}``, Ollama's ``{"error": "..."}``, the Responses API's ``{"type": "error", code, message}``.
+    ``{"object": "error", ...}``, Ollama's ``{"error": "..."}``, Responses' ``{"type": "error", code, message}``.
     """
     if isinstance(payload, list):
         payload = next((item for item in payload if isinstance(item, dict)), {})
@@ -170,7 +170,7 @@ def classify(failure: Failure) -> type[ModelError]:
                 return kind
     if failure.status == 404 and "item with id" in failure.detail.lower():
         return InvalidRequest
-    if failure.status in _BY_STATUS:
+    if failure.status is not None and failure.status in _BY_STATUS:
         return _BY_STATUS[failure.status]
     if failure.status is None and names & {"invalid_request_error", "invalid_argument"}:
         return InvalidRequest
