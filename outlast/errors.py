@@ -10,7 +10,7 @@
     │   └── AuthenticationFailed, InvalidRequest, ContextOverflow, QuotaExhausted,
     │       ContentBlocked, UnknownModel, MalformedResponse                         (not retryable)
     ├── HookFailure           a hook raised something nobody expected; the run parks
-    ├── RunNotFound, DecisionRefused, UnknownAgent                (what a client is told)
+    ├── RunNotFound, RunExists, NoAnswer, DecisionRefused, UnknownAgent   (what a client is told)
     └── AgentRunFailed, AgentRunPaused                            (how ``result()`` ends early)
 
 Tool failures are values (error results), not exceptions, by the time the model sees them.
@@ -99,12 +99,17 @@ class HitlInterrupt(OutlastError):
         self.interrupt_id = hitl_key(tool, args)
         super().__init__(f"{tool} waits for a decision")
         self.tool = tool
-        self.args = dict(args)
+        self._args = dict(args)
         self.allowed_decisions = tuple(allowed_decisions)
         self.description = description
         self.timeout_seconds = timeout_seconds
         self.on_timeout = on_timeout
         self.reminder_seconds = reminder_seconds
+
+    @property
+    def args(self) -> dict[str, Any]:  # type: ignore[override] # the seed's name for the call's arguments (AC-60)
+        """The call's arguments, not the exception's."""
+        return self._args
 
 
 class ToolRejection(OutlastError):
@@ -270,6 +275,14 @@ class RunNotFound(OutlastError):
 
 class UnknownAgent(OutlastError):
     """The worker does not know an agent of this name."""
+
+
+class RunExists(OutlastError):
+    """A run of this id was started before; ids are never used twice."""
+
+
+class NoAnswer(OutlastError):
+    """The server or the run's workers did not answer in time; nothing was lost, try again."""
 
 
 class DecisionRefused(OutlastError):

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from outlast.activities.tools import run_tool
 from outlast.agent import Agent
-from outlast.approvals import PendingInterrupt, parse_decision
-from outlast.approvals import DecisionMessage
+from outlast.approvals import PendingInterrupt, parse_decision_message
 from outlast.effects import find_effect
-from outlast.errors import AgentRunFailed, AgentRunPaused, DecisionRefused
+from outlast.errors import AgentRunFailed, AgentRunPaused, OutlastError
 from outlast.events import Event, PauseInfo
 from outlast.execution import Execution
 from outlast.loop import drive
@@ -21,17 +20,223 @@ from outlast.messages import Json, Message, repair_sequence, user
 from outlast.model import Completion, Model
 from outlast.models import resolve_model
 from outlast.runtime import EffectCall, ModelCall, ToolExecution
-from outlast.state import RunInput, RunResult, new_state
-from outlast.tools import ToolResult
+from outlast.state import RunInput, RunResult, RunState, new_state
+from outlast.tools import ToolContext, ToolResult
+
+
+class RunSuspended(OutlastError):
+    """``result()`` of an in-memory run that waits for decisions; ``decide`` and call it again."""
+
+    def __init__(self, pending: Sequence[PendingInterrupt]) -> None:
+        super().__init__(f"the run waits for decisions on: {', '.join(item.interrupt_id for item in pending)}")
+        self.pending = tuple(pending)
+
+
+class _Parked(BaseException):
+    """Unwinds the loop to where the run can be entered again."""
 
 
 class MemoryRuntime:
-    """A runtime in memory, with a clock of its own that jumps over every wait.
+    """One run in memory, with a clock of its own that jumps over every wait.
 
-    ``await MemoryRuntime(agent).start("hi")`` runs until the run finishes, waits for a decision, or parks.
-    Implements :class:`outlast.runtime.Runtime`.
+    Use it as ``run = MemoryRuntime(agent, "hi"); await run.result()``. Implements
+    :class:`outlast.runtime.Runtime` itself.
 
     Attributes:
-        run_id: As given.
         state: The run's :class:`~outlast.state.RunState`; to look at, not to change.
+        commands: The semantic ids of everything the run asked the world for, in order.
     """
+
+    def __init__(
+        self,
+        agent: Agent,
+        input: str | None = None,
+        *,
+        id: str = "memory-run",
+        messages: Sequence[Message] = (),
+        invocation_state: Mapping[str, Json] | None = None,
+        seed: int = 0,
+        resolve: Callable[[str], Model] = resolve_model,
+    ) -> None:
+        self.agent = agent
+        self.commands: list[str] = []
+        self._id = id
+        self._random = random.Random(seed)
+        self._now = datetime(2026, 1, 1, tzinfo=UTC)
+        self._resolve = resolve
+        self._cancelled = False
+        self._wake = asyncio.Event()
+        start = RunInput(agent=agent.name, input=input, messages=tuple(messages), invocation_state=dict(invocation_state or {}))
+        earlier = (*start.messages, *([user(start.input)] if start.input else ()))
+        self.state: RunState = new_state(start, repair_sequence(earlier), self._now)
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def pending(self) -> list[PendingInterrupt]:
+        """What waits for a decision."""
+        return list(self.state.pending)
+
+    @property
+    def events(self) -> list[Event]:
+        """The newest events, oldest first."""
+        return self.state.events.after(0, 10_000)
+
+    async def result(self) -> RunResult:
+        """Run until it ends or can do nothing more by itself.
+
+        Raises:
+            RunSuspended: It waits for decisions without a time-out.
+            AgentRunPaused: It parked.
+            AgentRunFailed: It ended without an answer.
+        """
+        if self.state.pause is not None:
+            raise self._paused(self.state.pause)
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._drive())
+        self._wake.set()
+        await self._settle(self._task)
+        if self._task.done():
+            self._task.result()
+        if self.state.pause is not None:
+            raise self._paused(self.state.pause)
+        if self.state.failure is not None:
+            raise AgentRunFailed(*self.state.failure, self.state.result())
+        if not self._task.done():
+            raise RunSuspended(self.state.pending)
+        return self.state.result()
+
+    def decide(self, which: str, decision: str | Mapping[str, Json], *, by: str = "", comment: str = "") -> None:
+        """Answer an interrupt, as :meth:`outlast.client.Run.decide` does.
+
+        Raises:
+            DecisionRefused, ValueError: Refused; nothing has changed.
+        """
+        message = parse_decision_message({"interrupt": which, "decision": decision, "by": by, "comment": comment})
+        self._execution().decide(message)
+
+    def send(self, message: str | Message) -> None:
+        """Steer the run."""
+        self.state.inbox.append(user(message) if isinstance(message, str) else message)
+
+    def resume(self) -> None:
+        """Let a parked run go on at the next ``result()``."""
+        self.state.pause = None
+        self.state.status = "running"
+
+    async def cancel(self) -> None:
+        """Cancel the run and wait until its open calls are answered."""
+        self._cancelled = True
+        if self._task is not None and not self._task.done():
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def restart(self) -> None:
+        """Forget everything that is not in the state, as a crash and continue-as-new would."""
+        if self._task is not None:
+            self._task.cancel()
+        transcript = list(self.state.transcript)
+        self.state.pack_events()
+        self.state = RunState.model_validate_json(self.state.model_dump_json(exclude_none=True))
+        self.state.transcript = transcript
+        self._task = None
+
+    def _paused(self, pause: PauseInfo) -> AgentRunPaused:
+        return AgentRunPaused(self._id, pause.where, pause.error, pause.traceback)
+
+    def _execution(self) -> Execution:
+        return Execution(self.agent, self.state, self)
+
+    async def _drive(self) -> None:
+        try:
+            await drive(self._execution())
+        except _Parked:
+            return
+        except asyncio.CancelledError:
+            if not self._cancelled:
+                raise
+
+    async def _settle(self, task: asyncio.Task[None]) -> None:
+        """Until the task is done, or asleep for want of a decision."""
+        self._asleep = asyncio.Event()
+        asleep = asyncio.create_task(self._asleep.wait())
+        await asyncio.wait({task, asleep}, return_when=asyncio.FIRST_COMPLETED)
+        asleep.cancel()
+
+    @property
+    def run_id(self) -> str:
+        """As given."""
+        return self._id
+
+    @property
+    def random(self) -> random.Random:
+        """Seeded."""
+        return self._random
+
+    @property
+    def control_errors(self) -> tuple[type[BaseException], ...]:
+        """The unwinding of a park."""
+        return (_Parked,)
+
+    @property
+    def cancel_requested(self) -> bool:
+        """After :meth:`cancel`."""
+        return self._cancelled
+
+    def now(self) -> datetime:
+        """The run's own clock; it moves only when the run waits."""
+        return self._now
+
+    def uuid(self) -> UUID:
+        """Seeded."""
+        return UUID(int=self._random.getrandbits(128), version=4)
+
+    async def sleep(self, seconds: float, command_id: str) -> None:
+        """Jumps."""
+        self.commands.append(command_id)
+        self._now += timedelta(seconds=seconds)
+        await asyncio.sleep(0)
+
+    async def call_model(self, call: ModelCall) -> Completion:
+        """Asks the model itself; its exceptions arrive as they are."""
+        self.commands.append(call.command_id)
+        model = self.agent.resolve_ref(call.model)
+        return await (self._resolve(model) if isinstance(model, str) else model).complete(call.request)
+
+    async def call_tool(self, execution: ToolExecution) -> ToolResult:
+        """Runs the body here; sync tools in a thread."""
+        self.commands.append(execution.command_id)
+        context = ToolContext(
+            run_id=self._id,
+            call_id=execution.call.id,
+            idempotency_key=execution.idempotency_key,
+            attempt=execution.attempt,
+            decision=execution.decision,
+        )
+        return await run_tool(self.agent.tools[execution.call.name], execution.call.args, context)
+
+    async def run_effect(self, call: EffectCall) -> Json:
+        """Runs the function here."""
+        self.commands.append(call.command_id)
+        return await find_effect(call.function).run(call.args, call.kwargs)
+
+    async def wait_until(self, condition: Callable[[], bool], timeout_seconds: float | None, command_id: str) -> bool:
+        """With a time-out the clock jumps there; without one the run sleeps until :meth:`decide`."""
+        self.commands.append(command_id)
+        while not condition():
+            if timeout_seconds is not None:
+                self._now += timedelta(seconds=timeout_seconds)
+                return condition()
+            self._wake.clear()
+            self._asleep.set()
+            await self._wake.wait()
+        return True
+
+    async def between_steps(self) -> None:
+        """Nothing to do."""
+
+    async def park(self, pause: PauseInfo) -> None:
+        """Leaves the loop; :meth:`resume` and :meth:`result` enter it again."""
+        raise _Parked
+
+    def changed(self) -> None:
+        """Nobody lists runs in memory."""

@@ -57,6 +57,8 @@ class AgentRun:
         except UnknownAgent as error:
             self._cannot_load("UNKNOWN_AGENT", f"agent {state.agent!r}", str(error))
         except Exception as error:
+            if workflow.unsafe.is_replaying():
+                raise  # this worker's code is broken; the task is retried, and a sound worker goes on
             self._cannot_load("AGENT_MODULE", f"the module of agent {state.agent!r}", describe(error))
         else:
             self._runtime.agent = agent
@@ -104,16 +106,20 @@ class AgentRun:
         try:
             await workflow.wait_condition(lambda: task.done() or self._abort is not None)
         except asyncio.CancelledError:
-            self._runtime.cancelling = True
-            task.cancel()
-            await _settled(task)
+            await self._stop(task)
+            self._runtime.changed()
             raise
         if self._abort is not None and not task.done():
-            task.cancel()
-            await _settled(task)
+            await self._stop(task)
             end(self._execution, self._abort.code, self._abort.message)
             return
         await task
+
+    async def _stop(self, task: asyncio.Task[None]) -> None:
+        """Cancel the loop and wait until its activities have ended and its open calls are answered."""
+        self._runtime.cancelling = True
+        task.cancel()
+        await workflow.wait([task])
 
     def _close(self) -> RawValue:
         """The workflow's result, or the failure that ends it."""
@@ -175,11 +181,6 @@ class AgentRun:
     def _note(self, name: str, reason: str) -> None:
         if self._execution is not None:
             self._execution.record("input.refused", name=clean_text(name, 80), reason=clean_text(reason, 500))
-
-
-async def _settled(task: asyncio.Task[None]) -> None:
-    """Wait for a cancelled task, whatever it ends with."""
-    await workflow.wait([task])
 
 
 def _read(parts: Sequence[Any]) -> tuple[RunState, list[tuple[int, int]]]:

@@ -1,0 +1,343 @@
+"""Start, watch, steer, approve, cancel and inspect runs from Python."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Self, TypeVar
+
+import temporalio.client
+from pydantic_core import to_json
+from temporalio.common import RawValue, WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.exceptions import ApplicationError, CancelledError, TerminatedError, WorkflowAlreadyStartedError
+from temporalio.service import RPCError, RPCStatusCode
+
+from outlast.activities.models import json_value
+from outlast.approvals import PendingInterrupt
+from outlast.errors import (
+    AgentRunFailed,
+    AgentRunPaused,
+    DecisionRefused,
+    NoAnswer,
+    OutlastError,
+    RunExists,
+    RunNotFound,
+    clean_text,
+)
+from outlast.messages import Json, Message, load_messages
+from outlast.state import RunInput, RunResult, check_json
+from outlast.watch import WatchEvent, watch
+from outlast.workflows.agent_run import WORKFLOW
+from outlast.workflows.memo import MEMO_KEY, PendingPreview, RunSummary
+
+T = TypeVar("T")
+_ANSWER = timedelta(seconds=20)
+DEFAULT_TASK_QUEUE = "outlast"
+
+
+class RunInfo(RunSummary):
+    """One run in a list, from its memo alone: nothing was woken.
+
+    Attributes:
+        id: The run's id.
+        temporal_status: ``RUNNING``, ``COMPLETED``, ``FAILED``, ``CANCELED``, ``TERMINATED``, ``TIMED_OUT``.
+    """
+
+    id: str
+    temporal_status: str = ""
+    started_at: datetime | None = None
+    closed_at: datetime | None = None
+
+
+class PendingDecision(PendingPreview):
+    """A pending interrupt in the inbox over all runs."""
+
+    run_id: str
+    agent: str
+
+
+class Run:
+    """A run, by its id. Holds nothing but the id: any process may make one."""
+
+    def __init__(self, client: Client, run_id: str) -> None:
+        self._client = client
+        self.id = run_id
+
+    def __repr__(self) -> str:
+        return f"Run({self.id!r})"
+
+    @property
+    def _handle(self) -> temporalio.client.WorkflowHandle[Any, RawValue]:
+        return self._client.temporal.get_workflow_handle(self.id, result_type=RawValue)
+
+    async def result(self) -> RunResult:
+        """Wait for the end.
+
+        Raises:
+            AgentRunPaused: The run parked; resume it and await the result again.
+            AgentRunFailed: It ended without an answer, or was cancelled.
+            RunNotFound: There is no such run.
+        """
+        waiting = asyncio.ensure_future(self._outcome())
+        delay = 0.5
+        try:
+            while True:
+                done, _ = await asyncio.wait({waiting}, timeout=delay)
+                if done:
+                    return waiting.result()
+                await self._raise_if_paused()
+                delay = min(delay * 1.5, 15.0)
+        finally:
+            waiting.cancel()
+
+    async def _outcome(self) -> RunResult:
+        """Follow the executions to the last; look between two whether the run parked."""
+        execution: str | None = None
+        while True:
+            handle = self._client.temporal.get_workflow_handle(self.id, run_id=execution, result_type=RawValue)
+            try:
+                raw = await _told(handle.result(follow_runs=False), self.id)
+                return RunResult.model_validate_json(raw.payload.data)
+            except temporalio.client.WorkflowContinuedAsNewError as error:
+                execution = error.new_execution_run_id
+                await self._raise_if_paused()
+            except temporalio.client.WorkflowFailureError as error:
+                raise await self._failed(error.cause) from None
+
+    async def _failed(self, cause: BaseException) -> AgentRunFailed:
+        if isinstance(cause, ApplicationError):
+            found = next((item for item in cause.details if isinstance(item, Mapping)), None)
+            result = RunResult.model_validate(found) if found is not None else None
+            return AgentRunFailed(cause.type or "FAILED", cause.message, result)
+        if isinstance(cause, CancelledError):
+            return AgentRunFailed("CANCELLED", "the run was cancelled", await self._last_words())
+        code = "TERMINATED" if isinstance(cause, TerminatedError) else "FAILED"
+        return AgentRunFailed(code, clean_text(str(cause)), None)
+
+    async def _last_words(self) -> RunResult | None:
+        try:
+            result = RunResult.model_validate(await self._query("result"))
+            return result.replace(messages=tuple(await self.messages()))
+        except (OutlastError, ValueError):
+            return None
+
+    async def _raise_if_paused(self) -> None:
+        info = await self.info()
+        if info.status == "paused" and info.temporal_status == "RUNNING":
+            where, _, error = info.error.partition(": ")
+            raise AgentRunPaused(self.id, where, error)
+
+    async def info(self) -> RunInfo:
+        """Status, step and pending interrupts as the run last published them; wakes nothing."""
+        description = await _told(self._handle.describe(), self.id)
+        return _info(description, await description.memo())
+
+    async def pending(self) -> list[PendingInterrupt]:
+        """The pending interrupts with their whole arguments, asked of the run itself."""
+        return [PendingInterrupt.model_validate(item) for item in await self._query("pending")]
+
+    async def decide(
+        self, which: str, decision: str | Mapping[str, Json], *, by: str = "", comment: str = "", id: str = ""
+    ) -> None:
+        """Answer an interrupt: named by its id, its tool call id, or its bare tool name.
+
+        ``decision``: ``"approve"``, ``{"edit": args}``, ``{"reject": "why"}``.
+
+        Raises:
+            DecisionRefused: Unknown, already decided, or not allowed. The run keeps waiting.
+            NoAnswer: No worker answered.
+        """
+        message = {"interrupt": which, "decision": decision, "by": by, "comment": comment, "id": id or uuid.uuid4().hex}
+        check_json(message, "decision")
+        await self._update("decide", message)
+
+    async def send(self, message: str | Message) -> None:
+        """Steer the run: the message joins the conversation before its next step."""
+        content: Json = message if isinstance(message, str) else message.model_dump(mode="json", exclude_none=True)
+        await self._update("send", {"message" if not isinstance(message, str) else "text": content, "id": uuid.uuid4().hex})
+
+    async def resume(self, *, by: str = "") -> None:
+        """Let a parked run go on: what failed is done again, nothing else.
+
+        Raises:
+            DecisionRefused: It is not paused.
+        """
+        await self._update("resume", {"by": by})
+
+    async def abort(self, reason: str = "") -> None:
+        """End the run now, as failed with the code ``ABORTED``."""
+        await self._update("abort", {"reason": reason})
+
+    async def cancel(self) -> None:
+        """Ask the run to stop: running tools are told, open calls are answered, the transcript stays sound."""
+        await _told(self._handle.cancel(), self.id)
+
+    async def messages(self) -> list[Message]:
+        """The transcript so far, asked of the run in pages."""
+        found: list[Message] = []
+        after: int | None = 0
+        while after is not None:
+            page = await self._query("messages", {"after": after})
+            found.extend(load_messages(page["messages"]))
+            after = page["next"]
+        return found
+
+    def events(self, *, after: int = 0, deltas: bool = True) -> AsyncIterator[WatchEvent]:
+        """What happens, as it happens, until the run ends; from a cursor (``seq``) on. Adds nothing to the history."""
+        return watch(self._client.temporal, self.id, after=after, deltas=deltas)
+
+    async def _update(self, name: str, value: Json) -> Any:  # noqa: ANN401 - JSON
+        try:
+            sending = self._handle.execute_update(name, _payload(value), id=uuid.uuid4().hex, result_type=RawValue)
+            return await _told(asyncio.wait_for(sending, _ANSWER.total_seconds()), self.id)
+        except temporalio.client.WorkflowUpdateFailedError as error:
+            raise DecisionRefused(getattr(error.cause, "message", str(error.cause))) from None
+        except (TimeoutError, temporalio.client.WorkflowUpdateRPCTimeoutOrCancelledError):
+            raise NoAnswer(
+                f"run {self.id!r} did not answer `{name}` within {_ANSWER.total_seconds():g} s; is a worker running for "
+                "its task queue?"
+            ) from None
+
+    async def _query(self, name: str, value: Json = None) -> Any:  # noqa: ANN401 - JSON
+        try:
+            answer: Any = await _told(self._handle.query(name, _payload(value), rpc_timeout=_ANSWER), self.id)
+        except temporalio.client.WorkflowQueryFailedError as error:
+            raise NoAnswer(f"run {self.id!r} could not be asked for its {name}: {error}") from None
+        if isinstance(answer, Mapping) and "error" in answer and len(answer) == 1:
+            raise OutlastError(f"run {self.id!r}: {answer['error']}")
+        return answer
+
+
+class Client:
+    """A client over a Temporal client; see :meth:`connect`."""
+
+    def __init__(self, temporal: temporalio.client.Client, *, task_queue: str = DEFAULT_TASK_QUEUE) -> None:
+        self.temporal = temporal
+        self.task_queue = task_queue
+
+    @classmethod
+    async def connect(cls, address: str | None = None, *, task_queue: str | None = None) -> Self:
+        """Connect as Temporal's own environment variables and config file say.
+
+        Raises:
+            OutlastError: The server cannot be reached; the message says which and what to do.
+        """
+        from outlast.settings import Settings, connect  # the client of a plugin user needs no settings
+
+        settings = Settings.load(address=address, task_queue=task_queue)
+        return cls(await connect(settings), task_queue=settings.task_queue)
+
+    async def start(
+        self,
+        agent: str,
+        input: str | None = None,
+        *,
+        id: str | None = None,
+        messages: Sequence[Message] = (),
+        invocation_state: Mapping[str, Json] | None = None,
+    ) -> Run:
+        """Start a run and return at once.
+
+        Args:
+            agent: The agent's name; a worker of the task queue must have it.
+            input: The user's message.
+            id: Yours to choose, so that a repeated start is refused instead of doubled.
+            messages: An earlier conversation to go on with; repaired where it broke off.
+            invocation_state: JSON values for the run's dict.
+
+        Raises:
+            TypeError: ``invocation_state`` holds something that is not JSON; the message names the key.
+            ValueError: Neither input nor messages.
+            RunExists: A run of this id was started before.
+        """
+        if not input and not messages:
+            raise ValueError("give the agent something to do: input=..., or messages=... that end with a user message")
+        state = dict(invocation_state or {})
+        check_json(state, "invocation_state")
+        run_id = id if id is not None else f"{agent}-{uuid.uuid4().hex[:12]}"
+        start = RunInput(agent=agent, input=input, messages=tuple(messages), invocation_state=state)
+        try:
+            await _told(
+                self.temporal.start_workflow(
+                    WORKFLOW,
+                    json_value(start.model_dump_json(exclude_none=True).encode("utf-8", "replace")),
+                    id=run_id,
+                    task_queue=self.task_queue,
+                    id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
+                    id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
+                    memo={MEMO_KEY: {"agent": agent, "status": "running"}},
+                    static_summary=agent[:100],
+                ),
+                run_id,
+            )
+        except WorkflowAlreadyStartedError:
+            raise RunExists(f"a run {run_id!r} was started before; client.get({run_id!r}) is it, or choose another id") from None
+        return Run(self, run_id)
+
+    def get(self, run_id: str) -> Run:
+        """The run of this id; nothing is asked of the server yet."""
+        return Run(self, run_id)
+
+    async def runs(self, *, open_only: bool = False, limit: int = 100) -> list[RunInfo]:
+        """The newest runs, from visibility alone."""
+        return [item async for item in self._list(open_only, limit)]
+
+    async def pending(self, *, limit: int = 1000) -> list[PendingDecision]:
+        """The inbox: what waits for a decision, over all open runs, soonest expiry first. Wakes no run."""
+        found = [
+            PendingDecision(**item.model_dump(), run_id=run.id, agent=run.agent)
+            async for run in self._list(True, limit)
+            for item in run.pending
+        ]
+        return sorted(found, key=lambda item: (item.expires_at is None, item.expires_at, item.requested_at, item.run_id))
+
+    async def _list(self, open_only: bool, limit: int) -> AsyncIterator[RunInfo]:
+        query = f"WorkflowType = '{WORKFLOW}'" + (" AND ExecutionStatus = 'Running'" if open_only else "")
+        count = 0
+        async for execution in self.temporal.list_workflows(query, limit=limit * 2):
+            status = execution.status
+            if status == temporalio.client.WorkflowExecutionStatus.CONTINUED_AS_NEW:
+                continue
+            yield _info(execution, await execution.memo())
+            count += 1
+            if count >= limit:
+                return
+
+
+def _info(execution: temporalio.client.WorkflowExecution, memo: Mapping[str, Any]) -> RunInfo:
+    published = memo.get(MEMO_KEY)
+    summary = published if isinstance(published, Mapping) else {"agent": "?", "status": "running"}
+    return RunInfo(
+        **{key: value for key, value in summary.items() if key in RunSummary.model_fields},
+        id=execution.id,
+        temporal_status=execution.status.name if execution.status is not None else "",
+        started_at=execution.start_time,
+        closed_at=execution.close_time,
+    )
+
+
+def _payload(value: Json) -> RawValue:
+    return json_value(to_json(value))
+
+
+async def _told(call: Awaitable[T], run_id: str) -> T:
+    """The call's result; the server's errors in words that say what to do.
+
+    Raises:
+        RunNotFound, NoAnswer, OutlastError: By the server's status.
+    """
+    try:
+        return await call
+    except RPCError as error:
+        if error.status == RPCStatusCode.NOT_FOUND:
+            raise RunNotFound(f"no open run {run_id!r}: {error.message}. `outlast runs` lists them") from None
+        if error.status in (RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED):
+            raise NoAnswer(f"the server did not answer for run {run_id!r}: {error.message}. Is it running?") from None
+        if error.status in (RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.RESOURCE_EXHAUSTED):
+            raise OutlastError(
+                f"the server refused this for run {run_id!r}: {error.message}. For values over 2 MB configure storage "
+                "(OUTLAST_STORAGE) on clients and workers"
+            ) from None
+        raise OutlastError(f"run {run_id!r}: {error.message}") from None

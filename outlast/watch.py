@@ -1,0 +1,132 @@
+"""Following a run from outside: its events by query, its live tokens from the model call's heartbeats.
+
+Neither adds anything to the run's history. A run that waits is only described, not queried, so that watching a
+thousand sleeping runs wakes none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from datetime import timedelta
+from typing import Any
+
+import temporalio.client
+from pydantic import ValidationError
+from pydantic_core import to_json
+from temporalio.service import RPCError, RPCStatusCode
+
+from outlast.activities.models import CALL_MODEL, DeltaText, json_value
+from outlast.errors import NoAnswer, RunNotFound
+from outlast.events import Event
+from outlast.messages import Json, Value
+
+QUICK, SLOW = 0.06, 1.0
+
+
+class TextDelta(Value):
+    """Newly written text of a running model call. Provisional: ``reset`` means drop what this step showed before.
+
+    Attributes:
+        attempt: The activity's attempt; a new attempt starts over.
+    """
+
+    text: str
+    attempt: int = 1
+    reset: bool = False
+
+
+WatchEvent = Event | TextDelta
+
+
+class _Deltas:
+    """What of a model call's text has been shown."""
+
+    def __init__(self) -> None:
+        self._key: tuple[str, int] = ("", 0)
+        self._shown = 0
+
+    def news(self, activity_id: str, delta: DeltaText) -> TextDelta | None:
+        key = (activity_id, delta.attempt)
+        reset = key != self._key and self._shown > 0 and self._key[0] == activity_id
+        if key != self._key:
+            self._key, self._shown = key, 0
+        fresh = delta.length - self._shown
+        if fresh <= 0:
+            return None
+        self._shown = delta.length
+        return TextDelta(text=delta.text[-fresh:], attempt=delta.attempt, reset=reset)
+
+
+async def watch(
+    client: temporalio.client.Client, run_id: str, *, after: int = 0, deltas: bool = True
+) -> AsyncIterator[WatchEvent]:
+    """Events after the cursor, then each as it comes, until the run has ended.
+
+    Raises:
+        RunNotFound: There is no such run.
+        NoAnswer: The server is gone; go on later with ``after`` set to the last ``seq`` you saw.
+    """
+    handle = client.get_workflow_handle(run_id)
+    shown = _Deltas()
+    seen: tuple[str | None, int] = (None, -1)
+    delay = QUICK
+    while True:
+        description = await _describe(handle, run_id)
+        if deltas:
+            for item in await _delta_texts(client, description):
+                news = shown.news(*item)
+                if news is not None:
+                    delay = QUICK
+                    yield news
+        closed = description.status != temporalio.client.WorkflowExecutionStatus.RUNNING
+        state = (description.run_id, description.history_length)
+        if state != seen:
+            seen, delay = state, QUICK
+            more = True
+            while more:
+                events = await _events(handle, after)
+                more = len(events) >= 200
+                for event in events:
+                    after = event.seq
+                    yield event
+        if closed:
+            return
+        await asyncio.sleep(delay)
+        delay = min(delay * 1.3, SLOW)
+
+
+async def _describe(handle: Any, run_id: str) -> temporalio.client.WorkflowExecutionDescription:  # noqa: ANN401
+    try:
+        description: temporalio.client.WorkflowExecutionDescription = await handle.describe()
+    except RPCError as error:
+        if error.status == RPCStatusCode.NOT_FOUND:
+            raise RunNotFound(f"no run {run_id!r}; `outlast runs` lists them") from None
+        raise NoAnswer(f"the server did not answer: {error.message}") from None
+    return description
+
+
+async def _events(handle: Any, after: int) -> list[Event]:  # noqa: ANN401 - a workflow handle
+    """The run's events after a cursor; none where no worker answers now."""
+    try:
+        answer: Json = await handle.query(
+            "events", json_value(to_json({"after": after})), rpc_timeout=timedelta(seconds=20)
+        )
+    except (RPCError, temporalio.client.WorkflowQueryFailedError):
+        return []
+    found = answer.get("events", []) if isinstance(answer, Mapping) else []
+    return [Event.model_validate(item) for item in found]
+
+
+async def _delta_texts(
+    client: temporalio.client.Client, description: temporalio.client.WorkflowExecutionDescription
+) -> list[tuple[str, DeltaText]]:
+    found: list[tuple[str, DeltaText]] = []
+    for pending in description.raw_description.pending_activities:
+        if pending.activity_type.name == CALL_MODEL and pending.heartbeat_details.payloads:
+            [value] = await client.data_converter.decode(pending.heartbeat_details.payloads[:1])
+            try:
+                found.append((pending.activity_id, DeltaText.model_validate(value)))
+            except ValidationError:
+                continue
+    return found
