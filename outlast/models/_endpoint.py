@@ -177,7 +177,7 @@ _UNREADABLE = (AttributeError, KeyError, IndexError, TypeError, ValueError)
 
 def _read(wire: Wire, response: dict[str, Json], reporter: Reporter) -> Completion:
     whole = mend(response)
-    if whole.get("error"):
+    if whole.get("error") or whole.get("status") in ("failed", "cancelled"):
         raise reporter.event(whole)
     try:
         return wire.parse(whole)

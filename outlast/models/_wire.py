@@ -157,6 +157,20 @@ def _fitted(name: str, limit: int) -> str:
     return f"{plain[: limit - 13]}_{hashlib.sha256(name.encode()).hexdigest()[:12]}"
 
 
+def in_call_order(messages: Sequence[Message]) -> list[Message]:
+    """The conversation with the results of each turn in the order of its calls: some APIs match by position."""
+    ordered: list[Message] = []
+    places: dict[str, int] = {}
+    for message in messages:
+        ordered.append(message)
+        if message.role == "assistant":
+            places = {call.id: len(ordered) + index for index, call in enumerate(message.tool_calls)}
+        elif message.role == "tool" and len(ordered) == max(places.values(), default=-1) + 1:
+            start = min(places.values())
+            ordered[start:] = sorted(ordered[start:], key=lambda each: places[each.tool_results[0].call_id])
+    return ordered
+
+
 def system_text(messages: Sequence[Message]) -> str:
     """The system messages, joined, for APIs that take them apart from the conversation."""
     return "\n\n".join(message.text for message in messages if message.role == "system" and message.text)

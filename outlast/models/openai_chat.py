@@ -26,6 +26,7 @@ from outlast.models._wire import (
     data_url,
     dump,
     dump_extra,
+    in_call_order,
     is_own,
     load_extra,
     media_note,
@@ -180,7 +181,7 @@ class OpenAIChat:
     def _messages(self, messages: Sequence[Message]) -> Iterator[dict[str, Json]]:
         ids = wire_ids(messages, self.endpoint.provider, "chat", _ID_CHARS)
         shown: list[dict[str, Json]] = []
-        for message in messages:
+        for message in in_call_order(messages):
             if shown and message.role != "tool":
                 yield {"role": "user", "content": shown}
                 shown = []
