@@ -26,7 +26,7 @@ from outlast.errors import (
     RunNotFound,
     clean_text,
 )
-from outlast.messages import Json, Message, load_messages
+from outlast.messages import Json, Message, load_messages, well_formed
 from outlast.state import RunInput, RunResult, check_json
 from outlast.watch import WatchEvent, watch
 from outlast.workflows.agent_run import WORKFLOW
@@ -257,7 +257,8 @@ class Client:
         state = dict(invocation_state or {})
         check_json(state, "invocation_state")
         run_id = id if id is not None else f"{agent}-{uuid.uuid4().hex[:12]}"
-        start = RunInput(agent=agent, input=input, messages=tuple(messages), invocation_state=state)
+        text = None if input is None else well_formed(input)
+        start = RunInput(agent=agent, input=text, messages=tuple(messages), invocation_state=state)
         try:
             await _told(
                 self.temporal.start_workflow(

@@ -5,8 +5,10 @@ Inside a run the call becomes an activity; outside (in a unit test) the function
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import importlib
+import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
@@ -49,7 +51,9 @@ class SideEffect(Generic[P, R]):
         return result
 
     async def run(self, args: tuple[Json, ...], kwargs: dict[str, Json]) -> Json:
-        """Run the function here and now; the worker's side of the activity."""
+        """Run the function here and now, in a thread if it is synchronous; the worker's side of the activity."""
+        if not inspect.iscoroutinefunction(self.fn):
+            return _JSON.dump_python(await awaited(await asyncio.to_thread(self.fn, *args, **kwargs)), mode="json")
         return _JSON.dump_python(await awaited(self.fn(*args, **kwargs)), mode="json")
 
 

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from outlast.agent import Agent
 from outlast.batch import run_batch
-from outlast.errors import AgentError, HookFailure, ModelError, clean_text
+from outlast.errors import AgentError, HookFailure, ModelError, ToolRejection, clean_text
 from outlast.events import PauseInfo
 from outlast.execution import Execution
 from outlast.messages import Json, user
@@ -51,7 +51,9 @@ async def run_steps(run: Execution) -> None:
             state.draft = None
             if completion.message.tool_calls:
                 state.batch = run.open_batch(completion.message, cut_off=completion.finish == "length")
-            elif completion.finish != "pause" and finish(run, completion):
+            elif completion.finish == "pause":
+                state.step -= 1  # the provider wants its own turn back as it is: the same step goes on
+            elif finish(run, completion):
                 return
         if state.batch is not None:
             await run_batch(run)
@@ -128,6 +130,9 @@ async def drive(run: Execution) -> None:
             break
         except AgentError as error:
             end(run, error.code, clean_text(error.message))
+            break
+        except ToolRejection as error:  # a model hook refused: there is no call to answer (AC-81)
+            end(run, "REJECTED", clean_text(error.message))
             break
         except asyncio.CancelledError as error:
             if run.runtime.cancel_requested:

@@ -224,8 +224,13 @@ def image(data: str, *, mime_type: str | None = None, source: Literal["base64", 
     return MediaBlock(media="image", source=source, data=data, mime_type=mime_type)
 
 
+def well_formed(text: str) -> str:
+    """The text without lone surrogates, which no payload can carry."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+
+
 def _blocks(content: str | Sequence[AnyBlock]) -> tuple[AnyBlock, ...]:
-    return (TextBlock(text=content),) if isinstance(content, str) else tuple(content)
+    return (TextBlock(text=well_formed(content)),) if isinstance(content, str) else tuple(content)
 
 
 _MESSAGES = TypeAdapter(tuple[Message, ...])

@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeAlias, get_type_hints, overload
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model
 
-from outlast.messages import Json, MediaBlock, ResultStatus, TextBlock, ToolResultBlock, Value
+from outlast.messages import Json, MediaBlock, ResultStatus, TextBlock, ToolResultBlock, Value, well_formed
 from outlast.model import ToolSpec
 
 ToolContent: TypeAlias = str | tuple[TextBlock | MediaBlock, ...]
@@ -318,7 +318,7 @@ def content_of(value: object) -> ToolContent:
         pydantic_core.PydanticSerializationError: The value has no JSON form.
     """
     if isinstance(value, str):
-        return value
+        return well_formed(value)
     if value is None:
         return ""
     if isinstance(value, TextBlock | MediaBlock):

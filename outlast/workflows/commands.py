@@ -78,7 +78,7 @@ def _check_send(state: RunState, _run: Execution | None, value: object) -> tuple
         command_id = str(value.get("id") or "")[:200]
         content = value.get("text", value.get("message"))
     if isinstance(content, str):
-        message = user(_well_formed(content))
+        message = user(content)
     else:
         [message] = load_messages([content])  # type: ignore[list-item] # pydantic says what it must be
     if message.role != "user" or not message.blocks or message.text == "" and len(message.blocks) == 1:
@@ -104,10 +104,6 @@ def _text(value: object, key: str) -> str:
     if value is not None and not isinstance(value, str):
         raise ValueError(f"its value is a text, or {{{key!r}: text}}")
     return clean_text(value or "", 1000)
-
-
-def _well_formed(text: str) -> str:
-    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 _CHECKS: Mapping[str, Any] = {
