@@ -94,7 +94,7 @@ def parse_decision(value: object) -> Decision:
     if isinstance(value, Decision):
         return value
     if value in ("approve", "reject", "suspend"):
-        return Decision(kind=value)  # type: ignore[arg-type] # narrowed by the line above
+        return Decision(kind=value)
     if isinstance(value, Mapping) and len(value) == 1:
         [(kind, content)] = value.items()
         if kind == "edit" and isinstance(content, Mapping) and all(isinstance(key, str) for key in content):
@@ -102,7 +102,7 @@ def parse_decision(value: object) -> Decision:
         if kind == "reject" and (content is None or isinstance(content, str)):
             return Decision(kind="reject", reason=content or "")
         if kind in ("approve", "suspend") and content is True:
-            return Decision(kind=kind)  # type: ignore[arg-type] # narrowed by this line
+            return Decision(kind=kind)
     raise ValueError(
         f"{_short(value)} is not a decision; use 'approve', {{'edit': {{...}}}}, {{'reject': 'why'}} or {{'suspend': true}}"
     )

@@ -310,13 +310,13 @@ class Client:
 def _info(execution: temporalio.client.WorkflowExecution, memo: Mapping[str, Any]) -> RunInfo:
     published = memo.get(MEMO_KEY)
     summary = published if isinstance(published, Mapping) else {"agent": "?", "status": "running"}
-    return RunInfo(
-        **{key: value for key, value in summary.items() if key in RunSummary.model_fields},
-        id=execution.id,
-        temporal_status=execution.status.name if execution.status is not None else "",
-        started_at=execution.start_time,
-        closed_at=execution.close_time,
-    )
+    known = {
+        "id": execution.id,
+        "temporal_status": execution.status.name if execution.status is not None else "",
+        "started_at": execution.start_time,
+        "closed_at": execution.close_time,
+    }
+    return RunInfo.model_validate({**summary, **known})
 
 
 def _payload(value: Json) -> RawValue:

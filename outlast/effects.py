@@ -41,13 +41,15 @@ class SideEffect(Generic[P, R]):
     async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run it: as an activity inside a run, directly outside. Arguments and result are JSON values."""
         runtime = current_runtime.get()
+        result: R
         if runtime is None:
-            return await awaited(self.fn(*args, **kwargs))
+            result = await awaited(self.fn(*args, **kwargs))
+            return result
         check_json(list(args), f"arguments of {self.path}")
         check_json(dict(kwargs), f"arguments of {self.path}")
         command_id = current_effects.get()(self.path.rpartition(":")[2])
         call = EffectCall(command_id, self.path, args, kwargs, self.timeout_seconds, self.max_attempts)
-        result: R = await runtime.run_effect(call)
+        result = await runtime.run_effect(call)
         return result
 
     async def run(self, args: tuple[Json, ...], kwargs: dict[str, Json]) -> Json:

@@ -81,7 +81,8 @@ class AgentPlugin(SimplePlugin):
 
     def _activities(self, config: WorkerConfig, storage: bool) -> list[Callable[..., Any]]:
         tools = ToolActivities(self.agents, self._executor, _LARGE_RESULT if storage else _INLINE_RESULT)
-        ours = [ModelActivities(self.agents, self._resolve).call_model, run_side_effect, *tools.definitions()]
+        models = ModelActivities(self.agents, self._resolve)
+        ours: list[Callable[..., Any]] = [models.call_model, run_side_effect, *tools.definitions()]
         names = [_activity_name(fn) for fn in (*config.get("activities", []), *ours)]
         doubles = sorted({name for name in names if name and names.count(name) > 1})
         if doubles:

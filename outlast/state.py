@@ -49,7 +49,7 @@ class InvocationState(dict[str, Json]):
             self[key] = default
         return self[key]
 
-    def update(self, *values: Any, **more: Json) -> None:  # type: ignore[override] # noqa: ANN401 - dict's own signature
+    def update(self, *values: Any, **more: Json) -> None:  # noqa: ANN401 - dict's own signature
         """As dict, checked."""
         for key, value in dict(*values, **more).items():
             self[key] = value

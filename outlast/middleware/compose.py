@@ -29,7 +29,8 @@ async def run_before_model(middlewares: Sequence[object], request: ModelRequest,
 
 def compose_model_call(middlewares: Sequence[object], call: ModelNext, ctx: HookContext) -> ModelNext:
     """``call`` inside every ``wrap_model``; the first registered is outermost (AC-6)."""
-    return _nest("wrap_model", middlewares, call, ctx, Completion)
+    nested: ModelNext = _nest("wrap_model", middlewares, call, ctx, Completion)
+    return nested
 
 
 async def run_after_model(middlewares: Sequence[object], completion: Completion, ctx: HookContext) -> Completion:
@@ -48,7 +49,8 @@ async def run_before_tool(middlewares: Sequence[object], call: ToolCall, ctx: Ho
 
 def compose_tool_call(middlewares: Sequence[object], call: ToolNext, ctx: HookContext) -> ToolNext:
     """``call`` inside every ``around_tool``; the first registered is outermost (AC-10)."""
-    return _nest("around_tool", middlewares, call, ctx, ToolResult)
+    nested: ToolNext = _nest("around_tool", middlewares, call, ctx, ToolResult)
+    return nested
 
 
 async def run_after_tool(middlewares: Sequence[object], result: ToolResult, ctx: HookContext) -> ToolResult:
@@ -116,9 +118,9 @@ async def guarded(name: str, middleware: object, hook: Callable[..., Any], *args
     except Exception as error:
         note_where(error, f"{name} of {name_of(middleware)!r}")
         raise
-    except (asyncio.CancelledError, *_control_errors(ctx)):
-        raise
     except BaseException as error:
+        if isinstance(error, (asyncio.CancelledError, *_control_errors(ctx))):
+            raise
         raise HookFailure(f"{name} of {name_of(middleware)!r}", describe(error)) from None
     finally:
         current_scope.reset(token)
