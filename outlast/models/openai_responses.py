@@ -285,10 +285,11 @@ def _part(block: AnyBlock) -> dict[str, Json]:
     if block.media == "audio":
         raise unsupported("openai responses", block, "an openai-chat: model for audio")
     kind = f"input_{block.media}"
+    if block.media == "image":
+        place = {"file_id": block.data} if block.source == "file_id" else {"image_url": data_url(block)}
+        return {"type": kind, "detail": "auto"} | place
     if block.source == "file_id":
         return {"type": kind, "file_id": block.data}
-    if block.media == "image":
-        return {"type": kind, "image_url": data_url(block)}
     if block.source == "url":
         return {"type": kind, "file_url": block.data}
     return {"type": kind, "filename": block.name or "file", "file_data": data_url(block)}
