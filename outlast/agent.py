@@ -77,11 +77,19 @@ class Agent:
         self.middleware: tuple[object, ...] = tuple(options.middleware or ())
         _check_middlewares(self.name, self.middleware)
         self.tools: Mapping[str, Tool] = _collect_tools(self.name, options.tools, self.middleware)
+        self.subagents: Mapping[str, Agent] = _collect_agents(self.name, self.middleware)
         self.models: tuple[str | Model, ...] = _collect_models(options.model, self.middleware)
         self.module: str = sys._getframe(1).f_globals.get("__name__", "")
 
     def __repr__(self) -> str:
         return f"Agent({self.name!r})"
+
+    def descend(self, path: Sequence[str]) -> Agent | None:
+        """The sub-agent at a path of names, or None."""
+        agent: Agent | None = self
+        for name in path:
+            agent = agent.subagents.get(name) if agent is not None else None
+        return agent
 
     def model_ref(self, model: str | Model | None = None) -> str | None:
         """What names a model in a payload: a model string itself, ``slot:N`` for an object; None if undeclared."""
@@ -148,8 +156,8 @@ class Agent:
 
 def _check_options(options: AgentOptions) -> None:
     name = options.name
-    if not isinstance(name, str) or not name.strip() or len(name) > 100 or not name.isprintable():
-        raise ValueError(f"AgentOptions.name must be 1 to 100 printable characters, not {name!r:.120}")
+    if not isinstance(name, str) or not name.strip() or len(name) > 100 or not name.isprintable() or "/" in name:
+        raise ValueError(f"AgentOptions.name must be 1 to 100 printable characters without '/', not {name!r:.120}")
     if not isinstance(options.model, str | Model):
         raise TypeError(f"agent {name!r}: model must be a text like 'openai:gpt-5' or a model object, not {options.model!r:.80}")
     if isinstance(options.model, str) and not options.model.strip():
@@ -194,6 +202,15 @@ def _collect_tools(
         if tools.setdefault(candidate.name, candidate) is not candidate:
             _log.warning("agent %r: its tool %r is hidden by the one a middleware contributes", agent, candidate.name)
     return tools
+
+
+def _collect_agents(agent: str, middlewares: tuple[object, ...]) -> dict[str, Agent]:
+    found: dict[str, Agent] = {}
+    for middleware in middlewares:
+        for candidate in getattr(middleware, "agents", ()):
+            if found.setdefault(candidate.name, candidate) is not candidate:
+                raise ValueError(f"agent {agent!r} has two sub-agents named {candidate.name!r}")
+    return found
 
 
 def _collect_models(main: str | Model, middlewares: tuple[object, ...]) -> tuple[str | Model, ...]:

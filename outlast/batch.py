@@ -117,9 +117,11 @@ async def wait_for_decisions(run: Execution) -> None:
     state.status = "suspended"
     run.runtime.changed()
     while state.pending:
+        await run.report()
         deadline = next_deadline(state.pending)
         left = None if deadline is None else max(0.0, (deadline - run.runtime.now()).total_seconds())
-        if not await run.runtime.wait_until(lambda: not state.pending, left, run.command_id("decision")):
+        command_id = run.command_id("decision")
+        if not await run.runtime.wait_until(lambda: not state.pending or run.report_due(), left, command_id):
             run.expire()
     state.status = "running"
     run.runtime.changed()
@@ -157,7 +159,9 @@ async def _execute_call(run: Execution, index: int, item: CallState, limit: asyn
     except HitlInterrupt as interrupt:
         if before is not None and item.decision is before:
             where = "an around_tool hook"
-            raise HookFailure(where, "it raised HitlInterrupt again after the decision; read ctx.decision(call)") from None
+            raise HookFailure(
+                where, "it raised HitlInterrupt again after the decision; read ctx.decision(call)"
+            ) from None
         _suspend(run, item, interrupt, BODY if item.raised_by == BODY else "around_tool")
 
 
@@ -168,7 +172,9 @@ def _body(run: Execution, index: int, item: CallState, limit: asyncio.Semaphore)
         if item.executed is not None:
             return item.executed
         if call != item.call:
-            raise HookFailure("around_tool", f"it changed {item.call.name}'s name or arguments; edit them in before_tool")
+            raise HookFailure(
+                "around_tool", f"it changed {item.call.name}'s name or arguments; edit them in before_tool"
+            )
         item.attempts += 1
         key = f"s{run.state.step:04d}.tool.{index}"
         run.record("tool.started", tool=call.name, call_id=call.id, args=call.args, attempt=item.attempts)

@@ -15,13 +15,14 @@ from outlast.approvals import (
     find_interrupts,
     timeout_decision,
 )
+from outlast.children import forward, report_of, run_agent
 from outlast.errors import AgentError, DecisionRefused
 from outlast.events import EventKind
 from outlast.messages import Json, Message, ToolCallBlock
 from outlast.middleware.contract import HookContext, hook_of
 from outlast.model import Completion, Model, ModelRequest, check_request
 from outlast.runtime import CommandIds, ModelCall, Runtime, current_effects, current_runtime, current_scope
-from outlast.state import CallState, RunState, check_json
+from outlast.state import CallState, ChildOutcome, RunState, check_json
 from outlast.tools import ToolCall, error_result
 
 
@@ -40,6 +41,8 @@ class Execution:
         self.middleware = tuple(agent.middleware if middleware is None else middleware)
         self.ids = CommandIds()
         self.streams = not any(hook_of(item, "wrap_model") for item in self.middleware)
+        self._reported: tuple[str, ...] = ()
+        self._report_asked = False
         current_runtime.set(runtime)
         current_effects.set(lambda name: self.command_id(f"{current_scope.get()}.{name}"))
 
@@ -69,12 +72,37 @@ class Execution:
         """A durable timer, named after the hook that asked for it."""
         await self.runtime.sleep(max(0.0, seconds), self.command_id(f"{current_scope.get()}.sleep"))
 
+    async def run_agent(self, name: str, text: str, call: ToolCall) -> ChildOutcome:
+        """A sub-agent's run for this call; see :func:`outlast.children.run_agent`."""
+        return await run_agent(self, name, text, call)
+
+    def report_due(self) -> bool:
+        """Whether this run is a sub-agent's and its parent should hear of a change."""
+        waiting = tuple(item.tool_call_id for item in self.state.pending)
+        return self.state.parent is not None and (self._report_asked or waiting != self._reported)
+
+    def ask_report(self) -> None:
+        """The parent wants to hear from this run."""
+        self._report_asked = True
+
+    async def report(self, outcome: ChildOutcome | None = None) -> None:
+        """Tell the parent, if there is one and there is something to tell."""
+        parent = self.state.parent
+        if parent is None or (outcome is None and not self.report_due()):
+            return
+        self._report_asked = False
+        self._reported = tuple(item.tool_call_id for item in self.state.pending)
+        report = report_of(self, outcome)
+        await self.runtime.signal_run(parent.run_id, "child_report", report.model_dump(mode="json", exclude_none=True))
+
     async def call_model(self, model: str | Model | None, request: ModelRequest, scope: str = "") -> Completion:
         """One model call, checked before it is sent; its usage counts. ``model`` None is the agent's own."""
         ref = self.agent.model_ref(model)
         if ref is None:
             name = getattr(model, "name", model)
-            raise AgentError("UNKNOWN_MODEL", f"model object {name!r} is not declared; put it in the middleware's `models`")
+            raise AgentError(
+                "UNKNOWN_MODEL", f"model object {name!r} is not declared; put it in the middleware's `models`"
+            )
         check_request(request)
         command_id = self.command_id(scope or f"{current_scope.get()}.model")
         call = ModelCall(command_id, ref, request, stream=self.streams and model is None)
@@ -122,7 +150,7 @@ class Execution:
         for interrupt in found:
             check_allowed(interrupt, message.decision)
             if message.decision.kind == "edit":
-                fault = self.fault(interrupt.tool, message.decision.args or {})
+                fault = self.fault(interrupt.tool, message.decision.args or {}, interrupt.path)
                 if fault is not None:
                     raise DecisionRefused(f"the edited arguments do not fit {interrupt.tool}: {fault}")
         return found
@@ -136,6 +164,8 @@ class Execution:
         """Answer what nobody answered in time; emit the reminders that are due."""
         now = self.runtime.now()
         for interrupt in list(self.state.pending):
+            if interrupt.path:
+                continue  # the sub-agent's own run keeps its time
             if interrupt.expires_at is not None and interrupt.expires_at <= now:
                 self._answer(interrupt, timeout_decision(interrupt))
             elif interrupt.reminder_at is not None and interrupt.reminder_at <= now:
@@ -156,22 +186,29 @@ class Execution:
             )
         )
         self.record(
-            "interrupt.decided", tool=interrupt.tool, call_id=interrupt.tool_call_id, decision=decision.kind, by=decision.by
+            "interrupt.decided",
+            tool=interrupt.tool,
+            call_id=interrupt.tool_call_id,
+            decision=decision.kind,
+            by=decision.by,
         )
         if decision.kind == "suspend":
             return
         self.state.pending.remove(interrupt)
+        if interrupt.path:
+            forward(self, interrupt, decision)
         for item in self.state.batch or ():
             if item.call.id == interrupt.tool_call_id:
                 item.decision = decision
         self.runtime.changed()
 
-    def fault(self, tool: str, args: Mapping[str, Json]) -> str | None:
-        """Why this call cannot run, in words the model can act on, or None."""
-        if tool not in self.agent.tools:
-            known = ", ".join(self.agent.tools) or "none"
-            return f"there is no tool named {tool!r}; the tools are: {known}"
-        return self.agent.tools[tool].fault(args)
+    def fault(self, tool: str, args: Mapping[str, Json], path: Sequence[str] = ()) -> str | None:
+        """Why this call (of the sub-agent at the path) cannot run, in words the model can act on, or None."""
+        agent = self.agent.descend(path)
+        tools = agent.tools if agent is not None else {}
+        if tool not in tools:
+            return f"there is no tool named {tool!r}; the tools are: {', '.join(tools) or 'none'}"
+        return tools[tool].fault(args)
 
     def open_batch(self, message: Message, cut_off: bool) -> list[CallState]:
         """The calls of a message, not yet gated; what cannot run at all has its error result already."""
@@ -199,7 +236,9 @@ class Execution:
                 executed_args=json.dumps(item.call.args, ensure_ascii=False) if edited else None,
             )
             self.append(Message(role="tool", blocks=(block,)))
-            self.record("tool.finished", tool=block.name, call_id=block.call_id, status=block.status, text=block.text[:2000])
+            self.record(
+                "tool.finished", tool=block.name, call_id=block.call_id, status=block.status, text=block.text[:2000]
+            )
         self.state.batch = None
 
     def append(self, message: Message) -> None:

@@ -90,7 +90,7 @@ class AgentPlugin(SimplePlugin):
         return ours
 
     def _longest_tool(self) -> float:
-        return max((tool.options.timeout_seconds for agent in self.agents for tool in agent.tools.values()), default=30.0)
+        return max((tool.options.timeout_seconds for _, agent in self.agents.everyone() for tool in agent.tools.values()), default=30.0)
 
 
 def _activity_name(fn: object) -> str | None:

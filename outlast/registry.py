@@ -28,12 +28,22 @@ class AgentRegistry:
         return iter(self._agents.values())
 
     def get(self, name: str) -> Agent:
-        """The agent of this name.
+        """The agent of this name; ``editor/researcher`` is the sub-agent ``researcher`` of ``editor``.
 
         Raises:
             UnknownAgent: There is none; the message lists the known ones.
         """
-        if name not in self._agents:
+        first, *path = name.split("/")
+        found = self._agents[first].descend(path) if first in self._agents else None
+        if found is None:
             known = ", ".join(sorted(self._agents)) or "none"
             raise UnknownAgent(f"no agent is named {name!r} on this worker; known: {known}. Deploy a worker that has it")
-        return self._agents[name]
+        return found
+
+    def everyone(self) -> Iterator[tuple[str, Agent]]:
+        """Every agent and sub-agent, with the name that addresses it."""
+        waiting = [(agent.name, agent) for agent in self]
+        while waiting:
+            name, agent = waiting.pop(0)
+            yield name, agent
+            waiting.extend((f"{name}/{child.name}", child) for child in agent.subagents.values())

@@ -16,6 +16,7 @@ from uuid import UUID
 from outlast.events import PauseInfo
 from outlast.messages import Json
 from outlast.model import Completion, ModelRequest
+from outlast.state import RunInput
 from outlast.tools import ToolCall, ToolResult
 
 
@@ -122,6 +123,18 @@ class Runtime(Protocol):
 
     async def park(self, pause: PauseInfo) -> None:
         """Park the run until somebody resumes it; returns after the resume, or never (continue-as-new)."""
+        ...
+
+    async def start_child(self, child_id: str, start: RunInput) -> None:
+        """Start a sub-agent's run, detached: it reports by signal. An id that runs already is left alone."""
+        ...
+
+    async def signal_run(self, run_id: str, name: str, value: Json) -> bool:
+        """Signal another run; False if there is no open run of that id."""
+        ...
+
+    async def cancel_run(self, run_id: str) -> None:
+        """Ask another run to stop; nothing happens if it is over."""
         ...
 
     def changed(self) -> None:

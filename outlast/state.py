@@ -131,6 +131,52 @@ class CallState(BaseModel):
     settled: bool = False
 
 
+class ParentLink(Value):
+    """The run that started this one as a sub-agent, and which of its calls waits for it."""
+
+    run_id: str
+    call_id: str
+
+
+class ChildOutcome(Value):
+    """How a sub-agent's run ended: its final text, or the error that ended it; its usage either way."""
+
+    text: str = ""
+    error: str = ""
+    usage: Usage = Usage()
+
+
+class ChildState(BaseModel):
+    """A sub-agent's run, as its parent knows it. Children report by signal, so that they survive continue-as-new.
+
+    Attributes:
+        id: The child's run id.
+        name: The sub-agent's name.
+        call_id: The parent's tool call that waits for it.
+        report: The number of the newest report; older ones that arrive late are ignored.
+        decided: Tool call ids of the child that were decided here; a late report does not bring them back.
+        outcome: Set when it has ended.
+    """
+
+    id: str
+    name: str
+    call_id: str
+    report: int = 0
+    decided: list[str] = Field(default_factory=list)
+    outcome: ChildOutcome | None = None
+
+
+class ChildReport(Value):
+    """What a child tells its parent: what waits for a decision, or how it ended."""
+
+    child: str
+    number: int
+    pending: tuple[PendingInterrupt, ...] = ()
+    refused: tuple[str, ...] = ()
+    paused: str = ""
+    outcome: ChildOutcome | None = None
+
+
 class RunState(BaseModel):
     """The state of a run. ``transcript`` travels beside it, in chunks.
 
@@ -144,6 +190,10 @@ class RunState(BaseModel):
         pause: Why the run is parked, if it is.
         failure: Code and message of the error that ended the run.
         output_retries: How often the final answer did not fit the response format.
+        parent: Set where this run is a sub-agent's.
+        children: Sub-agents of the current step.
+        outbox: Decisions for children, not yet sent: child's run id and the message.
+        reports, refused: How many reports were sent to the parent; decisions of it that could not be obeyed.
         fingerprint: Of the agent's definition when this execution began.
     """
 
@@ -162,6 +212,11 @@ class RunState(BaseModel):
     inbox: list[Message] = Field(default_factory=list)
     seen_ids: list[str] = Field(default_factory=list)
     audit: list[AuditRecord] = Field(default_factory=list)
+    parent: ParentLink | None = None
+    children: list[ChildState] = Field(default_factory=list)
+    outbox: list[tuple[str, dict[str, Json]]] = Field(default_factory=list)
+    reports: int = 0
+    refused: list[str] = Field(default_factory=list)
     pause: PauseInfo | None = None
     failure: tuple[str, str] | None = None
     finish: str = ""
@@ -255,10 +310,11 @@ class RunInput(Value):
     input: str | None = None
     messages: tuple[Message, ...] = ()
     invocation_state: dict[str, Json] = Field(default_factory=dict)
+    parent: ParentLink | None = None
 
 
 def new_state(start: RunInput, messages: Sequence[Message], now: datetime) -> RunState:
     """The state of a run that is about to begin."""
-    state = RunState(agent=start.agent, invocation_state=start.invocation_state, started_at=now)
+    state = RunState(agent=start.agent, invocation_state=start.invocation_state, started_at=now, parent=start.parent)
     state.transcript = list(messages)
     return state

@@ -96,7 +96,7 @@ class ToolActivities:
 
     def definitions(self) -> list[Callable[..., Any]]:
         """One activity function per tool name."""
-        names = sorted({name for agent in self._agents for name in agent.tools})
+        names = sorted({name for _, agent in self._agents.everyone() for name in agent.tools})
         return [self._definition(name) for name in names]
 
     def _definition(self, name: str) -> Callable[..., Any]:

@@ -28,6 +28,7 @@ from outlast.errors import AgentError
 from outlast.messages import Json
 from outlast.model import Completion, Model, ModelRequest
 from outlast.runtime import Runtime
+from outlast.state import ChildOutcome
 from outlast.tools import Tool, ToolCall, ToolResult
 
 T = TypeVar("T")
@@ -57,6 +58,8 @@ class RunHandle(Protocol):
     async def call_model(self, model: str | Model, request: ModelRequest) -> Completion: ...
 
     async def sleep(self, seconds: float) -> None: ...
+
+    async def run_agent(self, name: str, text: str, call: ToolCall) -> ChildOutcome: ...
 
     def emit(self, kind: str, data: Mapping[str, Json]) -> None: ...
 
@@ -115,6 +118,14 @@ class HookContext:
             AgentError: ``UNKNOWN_MODEL``: a model object that no middleware declared in ``models``.
         """
         return await self._need(self._run).call_model(model, request)
+
+    async def run_agent(self, name: str, text: str, call: ToolCall) -> ChildOutcome:
+        """Run a sub-agent that a middleware declared in ``agents``, as a run of its own, and wait for its end.
+
+        Only from ``around_tool``, once per call: the call names the child, so that a restart finds it again. What
+        the child asks a person is pending at this run too, with its path.
+        """
+        return await self._need(self._run).run_agent(name, text, call)
 
     def emit(self, data: Mapping[str, Json] | str) -> None:
         """Tell the run's watchers something: JSON values, or a line of text."""

@@ -11,6 +11,7 @@ from uuid import UUID
 from outlast.activities.tools import run_tool
 from outlast.agent import Agent
 from outlast.approvals import PendingInterrupt, parse_decision_message
+from outlast.children import outcome_of, take_report
 from outlast.effects import find_effect
 from outlast.errors import AgentRunFailed, AgentRunPaused, OutlastError
 from outlast.events import Event, PauseInfo
@@ -20,7 +21,7 @@ from outlast.messages import Json, Message, repair_sequence, user
 from outlast.model import Completion, Model
 from outlast.models import resolve_model
 from outlast.runtime import EffectCall, ModelCall, ToolExecution
-from outlast.state import RunInput, RunResult, RunState, new_state
+from outlast.state import ChildReport, RunInput, RunResult, RunState, new_state
 from outlast.tools import ToolContext, ToolResult
 
 
@@ -34,6 +35,17 @@ class RunSuspended(OutlastError):
 
 class _Parked(BaseException):
     """Unwinds the loop to where the run can be entered again."""
+
+
+class _Family:
+    """A run and its sub-agents' runs, by id."""
+
+    def __init__(self) -> None:
+        self.runs: dict[str, MemoryRuntime] = {}
+
+    def is_quiet(self) -> bool:
+        """Whether every run of the family is over or asleep."""
+        return all(run.is_idle for run in self.runs.values())
 
 
 class MemoryRuntime:
@@ -57,6 +69,8 @@ class MemoryRuntime:
         invocation_state: Mapping[str, Json] | None = None,
         seed: int = 0,
         resolve: Callable[[str], Model] = resolve_model,
+        _family: _Family | None = None,
+        _start: RunInput | None = None,
     ) -> None:
         self.agent = agent
         self.commands: list[str] = []
@@ -66,7 +80,12 @@ class MemoryRuntime:
         self._resolve = resolve
         self._cancelled = False
         self._wake = asyncio.Event()
-        start = RunInput(agent=agent.name, input=input, messages=tuple(messages), invocation_state=dict(invocation_state or {}))
+        self._asleep = asyncio.Event()
+        self._family = _family if _family is not None else _Family()
+        self._family.runs[id] = self
+        start = _start or RunInput(
+            agent=agent.name, input=input, messages=tuple(messages), invocation_state=dict(invocation_state or {})
+        )
         earlier = (*start.messages, *([user(start.input)] if start.input else ()))
         self.state: RunState = new_state(start, repair_sequence(earlier), self._now)
         self._task: asyncio.Task[None] | None = None
@@ -93,7 +112,7 @@ class MemoryRuntime:
             raise self._paused(self.state.pause)
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._drive())
-        self._wake.set()
+        self._rouse()
         await self._settle(self._task)
         if self._task.done():
             self._task.result()
@@ -113,6 +132,7 @@ class MemoryRuntime:
         """
         message = parse_decision_message({"interrupt": which, "decision": decision, "by": by, "comment": comment})
         self._execution().decide(message)
+        self._rouse()
 
     def send(self, message: str | Message) -> None:
         """Steer the run."""
@@ -147,20 +167,32 @@ class MemoryRuntime:
         return Execution(self.agent, self.state, self)
 
     async def _drive(self) -> None:
+        run = self._execution()
         try:
-            await drive(self._execution())
+            await drive(run)
         except _Parked:
             return
         except asyncio.CancelledError:
             if not self._cancelled:
                 raise
+        await run.report(outcome_of(run))
+
+    def _rouse(self) -> None:
+        """Let the run look at its state again."""
+        self._asleep.clear()
+        self._wake.set()
 
     async def _settle(self, task: asyncio.Task[None]) -> None:
-        """Until the task is done, or asleep for want of a decision."""
-        self._asleep = asyncio.Event()
-        asleep = asyncio.create_task(self._asleep.wait())
-        await asyncio.wait({task, asleep}, return_when=asyncio.FIRST_COMPLETED)
-        asleep.cancel()
+        """Until the task is done, or it and its sub-agents are asleep for want of a decision."""
+        while not task.done() and not self._family.is_quiet():
+            await asyncio.sleep(0)
+            if not task.done() and not self._family.is_quiet():
+                await asyncio.sleep(0.001)  # a tool's thread may be at work
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether this run is over, or asleep until somebody tells it something."""
+        return self._task is None or self._task.done() or self._asleep.is_set()
 
     @property
     def run_id(self) -> str:
@@ -223,13 +255,37 @@ class MemoryRuntime:
         """With a time-out the clock jumps there; without one the run sleeps until :meth:`decide`."""
         self.commands.append(command_id)
         while not condition():
-            if timeout_seconds is not None:
+            if timeout_seconds is not None and not self.state.children:
                 self._now += timedelta(seconds=timeout_seconds)
                 return condition()
             self._wake.clear()
             self._asleep.set()
             await self._wake.wait()
         return True
+
+    async def start_child(self, child_id: str, start: RunInput) -> None:
+        """A MemoryRuntime of the same family."""
+        agent = self.agent.descend(start.agent.split("/")[-1:])
+        assert agent is not None
+        child = MemoryRuntime(agent, id=child_id, resolve=self._resolve, _family=self._family, _start=start)
+        child._task = asyncio.create_task(child._drive())
+
+    async def signal_run(self, run_id: str, name: str, value: Json) -> bool:
+        """Tells a run of the family."""
+        target = self._family.runs.get(run_id)
+        if target is None or target.state.status in ("completed", "failed", "cancelled"):
+            return False
+        if name == "child_report":
+            take_report(target._execution(), ChildReport.model_validate(value))
+        elif name == "decide":
+            target._execution().decide(parse_decision_message(value))
+        target._rouse()
+        return True
+
+    async def cancel_run(self, run_id: str) -> None:
+        """Cancels a run of the family."""
+        if run_id in self._family.runs:
+            await self._family.runs[run_id].cancel()
 
     async def between_steps(self) -> None:
         """Nothing to do."""

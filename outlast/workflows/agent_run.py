@@ -12,6 +12,7 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
 from outlast.activities.models import json_value
+from outlast.children import outcome_of
 from outlast.errors import AgentError, UnknownAgent, clean_text
 from outlast.events import PauseInfo
 from outlast.execution import Execution
@@ -19,7 +20,7 @@ from outlast.loop import drive, end
 from outlast.messages import load_messages, repair_sequence, user
 from outlast.middleware.compose import describe
 from outlast.state import RunInput, RunState, new_state
-from outlast.workflows.commands import Refused, answer, check, obey
+from outlast.workflows.commands import Refused, answer, check, named_interrupt, obey
 from outlast.workflows.definitions import current_host
 from outlast.workflows.runtime import MAX_INLINE_BYTES, CarriedState, TemporalRuntime
 from outlast.workflows.transcript import TranscriptChunks
@@ -53,7 +54,7 @@ class AgentRun:
         assert state is not None
         try:
             agent = host.agents.get(state.agent)
-            middleware = host.middleware(agent)
+            middleware = host.middleware(state.agent)
         except UnknownAgent as error:
             self._cannot_load("UNKNOWN_AGENT", f"agent {state.agent!r}", str(error))
         except Exception as error:
@@ -86,12 +87,17 @@ class AgentRun:
             self._execution.record("run.started", agent=state.agent)
         if state.failure is None:
             await self._drive()
+        if self._execution is not None:
+            await self._execution.report(outcome_of(self._execution))
         return self._close()
 
     async def _wait_while_paused(self, first: bool) -> None:
         state = self._state
         assert state is not None
         self._runtime.changed()
+        if self._execution is not None:
+            self._execution.ask_report()
+            await self._execution.report()
         if first:
             self._runtime.continue_as_new()  # so that no replay meets the definition that failed to load
         await self._runtime.wait_for_resume()
@@ -108,6 +114,7 @@ class AgentRun:
         except asyncio.CancelledError:
             await self._stop(task)
             self._runtime.changed()
+            await self._execution.report(outcome_of(self._execution))
             raise
         if self._abort is not None and not task.done():
             await self._stop(task)
@@ -126,7 +133,10 @@ class AgentRun:
         state = self._state
         assert state is not None
         result = state.result()
-        if not self._runtime.host.has_storage and sum(c.size for c in self._runtime.chunks.chunks()) > MAX_INLINE_BYTES - 200_000:
+        if (
+            not self._runtime.host.has_storage
+            and sum(c.size for c in self._runtime.chunks.chunks()) > MAX_INLINE_BYTES - 200_000
+        ):
             result = result.replace(messages=(), messages_omitted=True)
         payload = json_value(result.model_dump_json(exclude_none=True).encode())
         self._runtime.changed()
@@ -142,8 +152,20 @@ class AgentRun:
             self._obey(name, check(self._state, self._execution, name, args))
         except Refused as refused:
             self._note(name, str(refused))
+            self._give_back(name, args)
         except Exception as error:
             self._note(name, describe(error))
+
+    def _give_back(self, name: str, args: Sequence[RawValue]) -> None:
+        """A decision of the parent that could not be obeyed here becomes pending again there."""
+        if (
+            name == "decide"
+            and self._execution is not None
+            and self._state is not None
+            and self._state.parent is not None
+        ):
+            self._state.refused.append(named_interrupt(args))
+            self._execution.ask_report()
 
     @workflow.update(dynamic=True)
     def on_update(self, name: str, args: Sequence[RawValue]) -> Any:

@@ -10,13 +10,17 @@ from pydantic import ValidationError
 from temporalio.common import RawValue
 
 from outlast.approvals import DecisionMessage, parse_decision_message
+from outlast.children import take_report
 from outlast.errors import AgentError, DecisionRefused, clean_text
 from outlast.execution import Execution
 from outlast.messages import Json, Message, dump_messages, load_messages, user
-from outlast.state import RunState
+from outlast.state import ChildReport, RunState
 from outlast.workflows.memo import summary
 
 COMMANDS = ("decide", "send", "resume", "abort")
+BETWEEN_RUNS = ("child_report", "report")
+"""What a sub-agent tells its parent, and a parent asks of it."""
+
 QUERIES = ("status", "pending", "events", "messages", "result")
 _PAGE_BYTES = 1_000_000
 _MAX_INBOX = 100
@@ -32,7 +36,7 @@ def check(state: RunState | None, run: Execution | None, name: str, args: Sequen
     Raises:
         Refused: It cannot be obeyed.
     """
-    if name not in COMMANDS:
+    if name not in COMMANDS and name not in BETWEEN_RUNS:
         raise Refused(f"a run does not know {clean_text(name, 80)!r}; it knows {', '.join(COMMANDS)}")
     if state is None or state.status in ("completed", "failed", "cancelled"):
         raise Refused("the run is over")
@@ -52,11 +56,22 @@ def _decode(args: Sequence[RawValue]) -> Any:  # noqa: ANN401 - JSON
     if encoding == b"binary/null":
         return None
     if encoding != b"json/plain":
-        raise Refused(f"the value must be JSON (encoding json/plain), not {clean_text(encoding.decode('latin-1'), 40)!r}")
+        raise Refused(
+            f"the value must be JSON (encoding json/plain), not {clean_text(encoding.decode('latin-1'), 40)!r}"
+        )
     try:
         return json.loads(args[0].payload.data)
     except (ValueError, RecursionError) as error:
         raise Refused(f"the value is not JSON: {type(error).__name__}") from None
+
+
+def named_interrupt(args: Sequence[RawValue]) -> str:
+    """The interrupt that a decision names, as far as it can be read."""
+    try:
+        value = _decode(args)
+    except Refused:
+        return ""
+    return clean_text(str(value.get("interrupt", "")), 500) if isinstance(value, Mapping) else ""
 
 
 def _check_decide(state: RunState, run: Execution | None, value: object) -> DecisionMessage:
@@ -94,6 +109,15 @@ def _check_resume(state: RunState, _run: Execution | None, value: object) -> str
     return _text(value, "by")
 
 
+def _check_child_report(_state: RunState, _run: Execution | None, value: object) -> ChildReport:
+    return ChildReport.model_validate(value)
+
+
+def _check_report(state: RunState, _run: Execution | None, _value: object) -> None:
+    if state.parent is None:
+        raise ValueError("this run is nobody's sub-agent")
+
+
 def _check_abort(_state: RunState, _run: Execution | None, value: object) -> str:
     return _text(value, "reason")
 
@@ -111,6 +135,8 @@ _CHECKS: Mapping[str, Any] = {
     "send": _check_send,
     "resume": _check_resume,
     "abort": _check_abort,
+    "child_report": _check_child_report,
+    "report": _check_report,
 }
 
 
@@ -130,6 +156,10 @@ def obey(state: RunState, run: Execution | None, name: str, value: Any) -> Json:
         state.status = "running"
         if run is not None:
             run.record("run.resumed", by=value)
+    elif name == "child_report" and run is not None:
+        take_report(run, value)
+    elif name == "report" and run is not None:
+        run.ask_report()
     elif name == "abort":
         raise AgentError("ABORTED", value or "the run was aborted")
     return {"accepted": True}

@@ -40,20 +40,24 @@ class WorkflowHost:
             attribute = _attribute_of(agent)
             if attribute is not None:
                 self.places[agent.name] = attribute
+
+        for _, agent in self.agents.everyone():
             _ = agent.fingerprint  # builds the schemas now: a fault in one stops the worker at its start, not a run
 
-    def middleware(self, agent: Agent) -> Sequence[object]:
-        """The agent's middlewares as the sandbox imports them; the worker's own where no module holds the agent.
+    def middleware(self, name: str) -> Sequence[object]:
+        """An agent's middlewares as the sandbox imports them; the worker's own where no module holds the agent.
 
         Raises:
             Exception: Whatever importing the agent's module raises under the sandbox's guard.
         """
-        attribute = self.places.get(agent.name)
+        first, *path = name.split("/")
+        attribute = self.places.get(first)
         if attribute is None or not workflow.unsafe.in_sandbox():
-            return agent.middleware
+            return self.agents.get(name).middleware
         # Hooks are run under guard, so their modules are; tools and models are the worker's own.
-        module = __import__(agent.module, fromlist=[attribute])
-        return tuple(getattr(module, attribute).middleware)
+        module = __import__(self.agents.get(first).module, fromlist=[attribute])
+        found: Agent | None = getattr(module, attribute).descend(path)
+        return found.middleware if found is not None else self.agents.get(name).middleware
 
 
 _hosts: dict[str, WorkflowHost] = {}
@@ -96,10 +100,8 @@ def _guarded_modules(agent: Agent) -> set[str]:
     if _attribute_of(agent) is None:
         return set()
     modules = {agent.module}
-    for middleware in agent.middleware:
+    for middleware in (item for _, member in AgentRegistry([agent]).everyone() for item in member.middleware):
         for hook in (hook_of(middleware, name) for name in HOOKS):
             if hook is not None:
                 modules.add(getattr(hook, "__module__", "") or "")
     return {name for name in modules if name and not name.startswith("outlast.") and name != "__main__"}
-
-

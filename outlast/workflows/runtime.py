@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from uuid import UUID
 
 from pydantic import BaseModel
 from temporalio import workflow
-from temporalio.common import RawValue, RetryPolicy
-from temporalio.exceptions import ActivityError
+from pydantic_core import to_json
+from temporalio.common import RawValue, RetryPolicy, WorkflowIDReusePolicy
+from temporalio.exceptions import ActivityError, ApplicationError, WorkflowAlreadyStartedError
 from temporalio.workflow import ActivityCancellationType, ContinueAsNewError
 
 from outlast.activities.effects import SIDE_EFFECT, EffectInput
@@ -23,10 +26,10 @@ from outlast.events import PauseInfo
 from outlast.messages import Json
 from outlast.model import Completion, ModelRequest
 from outlast.runtime import EffectCall, ModelCall, ToolExecution
-from outlast.state import RunState
-from outlast.tools import ToolResult
+from outlast.state import RunInput, RunState
+from outlast.tools import Tool, ToolResult
 from outlast.workflows.definitions import WorkflowHost
-from outlast.workflows.memo import publish
+from outlast.workflows.memo import MEMO_KEY, publish
 from outlast.workflows.transcript import TranscriptChunks
 
 HEARTBEAT = timedelta(seconds=10)
@@ -52,6 +55,7 @@ class TemporalRuntime:
         self.cancelling = False
         self._options: tuple[ModelCallOptions, RawValue] | None = None
         self._published = ""
+        self._in_flight = 0
         self._started = workflow.now()
 
     @property
@@ -84,37 +88,52 @@ class TemporalRuntime:
 
     async def sleep(self, seconds: float, command_id: str) -> None:
         """A durable timer, its id as the summary."""
-        await workflow.sleep(seconds, summary=command_id)
+        with self._flight():
+            await workflow.sleep(seconds, summary=command_id)
+
+    @contextmanager
+    def _flight(self) -> Iterator[None]:
+        """While something is under way this execution does not hand over: its answer would be lost."""
+        self._in_flight += 1
+        try:
+            yield
+        finally:
+            self._in_flight -= 1
 
     async def call_model(self, call: ModelCall) -> Completion:
         """The activity ``call_model``: a head, the options, and the conversation in chunks."""
         assert self.agent is not None
-        head = ModelCallHead(agent=self.agent.name, model=call.model, stream=call.stream)
+        head = ModelCallHead(agent=self.state.agent, model=call.model, stream=call.stream)
         payloads = [_json(head), self._model_options(call.request), *self.chunks.payloads_for(call.request.messages)]
         self._check_size(payloads, "the conversation of a model call")
         timeout = timedelta(seconds=self.agent.options.model_timeout_seconds + 30)
         try:
-            raw: RawValue = await workflow.execute_activity(
-                CALL_MODEL,
-                args=payloads,
-                activity_id=call.command_id,
-                result_type=RawValue,
-                start_to_close_timeout=timeout,
-                schedule_to_close_timeout=OUTAGE,
-                heartbeat_timeout=HEARTBEAT,
-                retry_policy=RetryPolicy(maximum_attempts=10, maximum_interval=timedelta(seconds=30)),
-                cancellation_type=ActivityCancellationType.TRY_CANCEL,
-            )
+            with self._flight():
+                raw: RawValue = await self._model_activity(call.command_id, payloads, timeout)
         except ActivityError as error:
             raise model_failure(error) from None
         return Completion.model_validate_json(raw.payload.data)
+
+    async def _model_activity(self, command_id: str, payloads: list[RawValue], timeout: timedelta) -> RawValue:
+        raw: RawValue = await workflow.execute_activity(
+            CALL_MODEL,
+            args=payloads,
+            activity_id=command_id,
+            result_type=RawValue,
+            start_to_close_timeout=timeout,
+            schedule_to_close_timeout=OUTAGE,
+            heartbeat_timeout=HEARTBEAT,
+            retry_policy=RetryPolicy(maximum_attempts=10, maximum_interval=timedelta(seconds=30)),
+            cancellation_type=ActivityCancellationType.TRY_CANCEL,
+        )
+        return raw
 
     async def call_tool(self, execution: ToolExecution) -> ToolResult:
         """The activity named after the tool."""
         assert self.agent is not None
         tool = self.agent.tools[execution.call.name]
         call = ToolCallInput(
-            agent=self.agent.name,
+            agent=self.state.agent,
             tool=tool.name,
             call_id=execution.call.id,
             key=execution.idempotency_key,
@@ -124,52 +143,59 @@ class TemporalRuntime:
         )
         payload = _json(call)
         self._check_size([payload], f"the arguments of {tool.name}")
-        attempts = tool.options.max_attempts if tool.options.idempotent else 1
-        timeout = timedelta(seconds=tool.options.timeout_seconds)
-        retry = RetryPolicy(maximum_attempts=attempts, maximum_interval=timedelta(seconds=30))
         try:
-            if tool.options.local:
-                raw: RawValue = await workflow.execute_local_activity(
-                    tool.name,
-                    payload,
-                    activity_id=execution.command_id,
-                    result_type=RawValue,
-                    start_to_close_timeout=timeout,
-                    schedule_to_close_timeout=OUTAGE,
-                    retry_policy=retry,
-                )
-            else:
-                raw = await workflow.execute_activity(
-                    tool.name,
-                    payload,
-                    activity_id=execution.command_id,
-                    result_type=RawValue,
-                    task_queue=tool.options.task_queue,
-                    start_to_close_timeout=timeout,
-                    schedule_to_close_timeout=OUTAGE,
-                    heartbeat_timeout=HEARTBEAT,
-                    retry_policy=retry,
-                    cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-                )
+            with self._flight():
+                raw = await self._tool_activity(execution.command_id, tool, payload)
         except ActivityError as error:
             raise tool_failure(error, tool.name, tool.options.idempotent) from None
         return ToolResult.model_validate_json(raw.payload.data)
+
+    async def _tool_activity(self, command_id: str, tool: Tool, payload: RawValue) -> RawValue:
+        attempts = tool.options.max_attempts if tool.options.idempotent else 1
+        timeout = timedelta(seconds=tool.options.timeout_seconds)
+        retry = RetryPolicy(maximum_attempts=attempts, maximum_interval=timedelta(seconds=30))
+        raw: RawValue
+        if tool.options.local:
+            raw = await workflow.execute_local_activity(
+                tool.name,
+                payload,
+                activity_id=command_id,
+                result_type=RawValue,
+                start_to_close_timeout=timeout,
+                schedule_to_close_timeout=OUTAGE,
+                retry_policy=retry,
+            )
+        else:
+            raw = await workflow.execute_activity(
+                tool.name,
+                payload,
+                activity_id=command_id,
+                result_type=RawValue,
+                task_queue=tool.options.task_queue,
+                start_to_close_timeout=timeout,
+                schedule_to_close_timeout=OUTAGE,
+                heartbeat_timeout=HEARTBEAT,
+                retry_policy=retry,
+                cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+            )
+        return raw
 
     async def run_effect(self, call: EffectCall) -> Json:
         """The activity ``side_effect``."""
         payload = _json(EffectInput(function=call.function, args=call.args, kwargs=call.kwargs))
         self._check_size([payload], f"the arguments of {call.function}")
         try:
-            result: Json = await workflow.execute_activity(
-                SIDE_EFFECT,
-                payload,
-                activity_id=call.command_id,
-                summary=call.function.rpartition(":")[2][:100],
-                start_to_close_timeout=timedelta(seconds=call.timeout_seconds),
-                schedule_to_close_timeout=OUTAGE,
-                heartbeat_timeout=HEARTBEAT,
-                retry_policy=RetryPolicy(maximum_attempts=call.max_attempts),
-            )
+            with self._flight():
+                result: Json = await workflow.execute_activity(
+                    SIDE_EFFECT,
+                    payload,
+                    activity_id=call.command_id,
+                    summary=call.function.rpartition(":")[2][:100],
+                    start_to_close_timeout=timedelta(seconds=call.timeout_seconds),
+                    schedule_to_close_timeout=OUTAGE,
+                    heartbeat_timeout=HEARTBEAT,
+                    retry_policy=RetryPolicy(maximum_attempts=call.max_attempts),
+                )
         except ActivityError as error:
             raise effect_failure(error, call.function) from None
         return result
@@ -178,7 +204,7 @@ class TemporalRuntime:
         """Wait; hand over to a fresh execution where this one's history has grown meanwhile."""
 
         def woken() -> bool:
-            return condition() or self.is_worn()
+            return condition() or (self.is_worn() and self._in_flight == 0)
 
         try:
             await workflow.wait_condition(woken, timeout=timeout_seconds, timeout_summary=command_id)
@@ -211,6 +237,35 @@ class TemporalRuntime:
             await workflow.wait_condition(lambda: self.state.pause is None, timeout=seconds, timeout_summary="pause")
         except TimeoutError:
             self.state.failure = ("PAUSE_TIMEOUT", f"nobody resumed the run within {seconds:g} seconds")
+
+    async def start_child(self, child_id: str, start: RunInput) -> None:
+        """A child workflow that survives this execution (ABANDON) and answers by signal."""
+        payload = _json(start)
+        self._check_size([payload], "the input of a sub-agent")
+        with self._flight(), contextlib.suppress(WorkflowAlreadyStartedError):
+            await workflow.start_child_workflow(
+                workflow.info().workflow_type,
+                payload,
+                id=child_id,
+                parent_close_policy=workflow.ParentClosePolicy.ABANDON,
+                id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
+                memo={MEMO_KEY: {"agent": start.agent, "status": "running"}},
+                static_summary=start.agent[:100],
+            )
+
+    async def signal_run(self, run_id: str, name: str, value: Json) -> bool:
+        """A signal to another workflow."""
+        with self._flight():
+            try:
+                await workflow.get_external_workflow_handle(run_id).signal(name, json_value(to_json(value)))
+            except ApplicationError:
+                return False
+        return True
+
+    async def cancel_run(self, run_id: str) -> None:
+        """A cancellation request to another workflow."""
+        with contextlib.suppress(ApplicationError):
+            await workflow.get_external_workflow_handle(run_id).cancel()
 
     def changed(self) -> None:
         """Publish the status to the memo, where listing finds it without waking the run."""
@@ -284,4 +339,3 @@ def _sdk_signals() -> tuple[type[BaseException], ...]:
 
 
 _CONTROL: tuple[type[BaseException], ...] = (ContinueAsNewError, *_sdk_signals())
-

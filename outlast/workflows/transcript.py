@@ -100,6 +100,9 @@ class TranscriptChunks:
         """Eight neighbours of one level become one of the next, unless that would be too large for a payload."""
         while len(self._chunks) >= FANOUT:
             last = self._chunks[-FANOUT:]
-            if any(chunk.level != last[0].level for chunk in last) or sum(chunk.size for chunk in last) > MAX_CHUNK_BYTES:
+            if (
+                any(chunk.level != last[0].level for chunk in last)
+                or sum(chunk.size for chunk in last) > MAX_CHUNK_BYTES
+            ):
                 return
             self._chunks[-FANOUT:] = [self._encode(last[0].start, last[-1].end, last[0].level + 1)]
