@@ -50,8 +50,12 @@ async def _start(run: Execution, name: str, text: str, call: ToolCall) -> ChildS
     start = RunInput(
         agent=f"{run.state.agent}/{name}", input=text, parent=ParentLink(run_id=run.runtime.run_id, call_id=call.id)
     )
-    await run.runtime.start_child(child.id, start)
-    run.state.children.append(child)
+    run.state.children.append(child)  # before the start: its first report may come sooner than the start's answer
+    try:
+        await run.runtime.start_child(child.id, start)
+    except Exception:
+        run.state.children.remove(child)
+        raise
     run.record("tool.started", tool=call.name, call_id=call.id, agent=name, child=child.id)
     return child
 
