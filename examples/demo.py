@@ -1,4 +1,4 @@
-"""The main job, shown: a real model runs as a durable agent, waits for an approval, is killed in the middle, and finishes.
+"""The main job, shown: a real model runs as a durable agent, waits for approval, is killed midway, and finishes.
 
 ``make demo``, or ``make demo DEMO_ARGS=--yes`` to approve without being asked.
 """
@@ -162,7 +162,9 @@ async def follow_to_the_end(run: Run, after: int) -> None:
 
 def show(event: Event) -> None:
     """One calm line per event."""
-    about = {key: value for key, value in event.data.items() if key in ("tool", "args", "text", "decision", "by", "error")}
+    about = {
+        key: value for key, value in event.data.items() if key in ("tool", "args", "text", "decision", "by", "error")
+    }
     text = " ".join(f"{value}" for value in about.values())
     console.print(f"   [cyan]{event.kind:<20}[/cyan] {escape(text[:110])}")
 
@@ -198,7 +200,9 @@ async def story(steps: Steps, worker: Worker, ledger: Path, yes: bool) -> None:
     steps.say(f"kill -9 {worker.process.pid}", "The worker dies in the middle of the model's answer.")
     worker.kill()
     worker.restart()
-    console.print(f"   another worker (process {worker.process.pid}) takes over once the dead one's heartbeat is missed (10 s)")
+    console.print(
+        f"   another worker (process {worker.process.pid}) takes over once the dead one's heartbeat is missed (10 s)"
+    )
     started = time.monotonic()
     await follow_to_the_end(run, cursor)
     result = await run.result()
@@ -208,7 +212,9 @@ async def story(steps: Steps, worker: Worker, ledger: Path, yes: bool) -> None:
             text = getattr(block, "text", "") or f"{getattr(block, 'name', '')}({getattr(block, 'raw_args', '')})"
             console.print(f"   [cyan]{message.role:<10}[/cyan] {escape(text.strip()[:400])}")
     lines = ledger.read_text().splitlines() if ledger.exists() else []
-    console.print(f"   refunds in the ledger: {len(lines)}; decided by: {', '.join(a.decision.by for a in result.audit)}")
+    console.print(
+        f"   refunds in the ledger: {len(lines)}; decided by: {', '.join(a.decision.by for a in result.audit)}"
+    )
     steps.say("Look around", f"{FOLDER}/worker.log has both workers' words. `make demo` starts from scratch.")
 
 

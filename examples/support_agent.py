@@ -36,7 +36,8 @@ def look_up_order(order_id: str) -> str:
     order = _ORDERS.get(order_id)
     if order is None:
         return f"There is no order {order_id}."
-    return f"Order {order_id}: {order['item']}, paid {order['paid']:.2f}, {order['note']}. Refundable: {order['paid']:.2f}."
+    paid = f"{order['paid']:.2f}"
+    return f"Order {order_id}: {order['item']}, paid {paid}, {order['note']}. Refundable: {paid}."
 
 
 @tool(idempotent=False)

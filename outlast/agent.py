@@ -108,7 +108,9 @@ class Agent:
             return ref
         index = int(ref.removeprefix("slot:"))
         if index >= len(self.models):
-            raise LookupError(f"agent {self.name!r} has no model in slot {index} on this worker; is it another version?")
+            raise LookupError(
+                f"agent {self.name!r} has no model in slot {index} on this worker; is it another version?"
+            )
         return self.models[index]
 
     @cached_property
@@ -155,11 +157,13 @@ class Agent:
 
 
 def _check_options(options: AgentOptions) -> None:
-    name = options.name
+    name: object = options.name
     if not isinstance(name, str) or not name.strip() or len(name) > 100 or not name.isprintable() or "/" in name:
         raise ValueError(f"AgentOptions.name must be 1 to 100 printable characters without '/', not {name!r:.120}")
     if not isinstance(options.model, str | Model):
-        raise TypeError(f"agent {name!r}: model must be a text like 'openai:gpt-5' or a model object, not {options.model!r:.80}")
+        raise TypeError(
+            f"agent {name!r}: model must be a text like 'openai:gpt-5' or a model object, not {options.model!r:.80}"
+        )
     if isinstance(options.model, str) and not options.model.strip():
         raise ValueError(f"agent {name!r}: model is empty; name one, like 'openai:gpt-5'")
     if not isinstance(options.instructions, str):
@@ -170,7 +174,7 @@ def _check_options(options: AgentOptions) -> None:
         value = getattr(options, field_name)
         if value is not None and not value > 0:
             raise ValueError(f"agent {name!r}: {field_name} must be more than 0, not {value!r}")
-    wanted = options.response_format
+    wanted: object = options.response_format
     if wanted is not None and not isinstance(wanted, Mapping | type) and not hasattr(wanted, "__origin__"):
         raise TypeError(f"agent {name!r}: response_format must be a type or a JSON schema, not {wanted!r:.80}")
 
@@ -215,4 +219,3 @@ def _collect_agents(agent: str, middlewares: tuple[object, ...]) -> dict[str, Ag
 
 def _collect_models(main: str | Model, middlewares: tuple[object, ...]) -> tuple[str | Model, ...]:
     return (main, *(model for middleware in middlewares for model in getattr(middleware, "models", ())))
-

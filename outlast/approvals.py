@@ -104,21 +104,26 @@ def parse_decision(value: object) -> Decision:
         if kind in ("approve", "suspend") and content is True:
             return Decision(kind=kind)
     raise ValueError(
-        f"{_short(value)} is not a decision; use 'approve', {{'edit': {{...}}}}, {{'reject': 'why'}} or {{'suspend': true}}"
+        f"{_short(value)} is not a decision; "
+        "use 'approve', {'edit': {...}}, {'reject': 'why'} or {'suspend': true}"
     )
 
 
 def parse_decision_message(value: object) -> DecisionMessage:
-    """The message of a ``decide`` signal or update: ``{"interrupt": WHICH, "decision": ..., "by": ..., "comment": ...}``.
+    """The message of a ``decide`` signal or update: ``{"interrupt": WHICH, "decision": ..., "by": ...}``.
 
     Raises:
         ValueError: It has another form; the message says which part.
     """
     if not isinstance(value, Mapping):
         raise ValueError(f"a decision message is an object with 'interrupt' and 'decision', not {_short(value)}")
-    unknown = sorted(str(key) for key in value.keys() - {"interrupt", "decision", "by", "comment", "id", "args", "reason"})
+    unknown = sorted(
+        str(key) for key in value.keys() - {"interrupt", "decision", "by", "comment", "id", "args", "reason"}
+    )
     if unknown:
-        raise ValueError(f"unknown field {', '.join(unknown)}; known: interrupt, decision, args, reason, by, comment, id")
+        raise ValueError(
+            f"unknown field {', '.join(unknown)}; known: interrupt, decision, args, reason, by, comment, id"
+        )
     texts = {name: value.get(name) or "" for name in ("interrupt", "by", "comment", "id", "reason")}
     wrong = [name for name, text in texts.items() if not isinstance(text, str) or len(text) > 100_000]
     if wrong or not texts["interrupt"]:

@@ -156,7 +156,9 @@ class Run:
     async def send(self, message: str | Message) -> None:
         """Steer the run: the message joins the conversation before its next step."""
         content: Json = message if isinstance(message, str) else message.model_dump(mode="json", exclude_none=True)
-        await self._update("send", {"message" if not isinstance(message, str) else "text": content, "id": uuid.uuid4().hex})
+        await self._update(
+            "send", {"message" if not isinstance(message, str) else "text": content, "id": uuid.uuid4().hex}
+        )
 
     async def resume(self, *, by: str = "") -> None:
         """Let a parked run go on: what failed is done again, nothing else.
@@ -196,8 +198,8 @@ class Run:
             raise DecisionRefused(getattr(error.cause, "message", str(error.cause))) from None
         except (TimeoutError, temporalio.client.WorkflowUpdateRPCTimeoutOrCancelledError):
             raise NoAnswer(
-                f"run {self.id!r} did not answer `{name}` within {_ANSWER.total_seconds():g} s; is a worker running for "
-                "its task queue?"
+                f"run {self.id!r} did not answer `{name}` within {_ANSWER.total_seconds():g} s; "
+                "is a worker running for its task queue?"
             ) from None
 
     async def _query(self, name: str, value: Json = None) -> Any:  # noqa: ANN401 - JSON
@@ -274,7 +276,9 @@ class Client:
                 run_id,
             )
         except WorkflowAlreadyStartedError:
-            raise RunExists(f"a run {run_id!r} was started before; client.get({run_id!r}) is it, or choose another id") from None
+            raise RunExists(
+                f"a run {run_id!r} was started before; client.get({run_id!r}) is it, or choose another id"
+            ) from None
         return Run(self, run_id)
 
     def get(self, run_id: str) -> Run:
@@ -292,7 +296,9 @@ class Client:
             async for run in self._list(True, limit)
             for item in run.pending
         ]
-        return sorted(found, key=lambda item: (item.expires_at is None, item.expires_at, item.requested_at, item.run_id))
+        return sorted(
+            found, key=lambda item: (item.expires_at is None, item.expires_at, item.requested_at, item.run_id)
+        )
 
     async def _list(self, open_only: bool, limit: int) -> AsyncIterator[RunInfo]:
         query = f"WorkflowType = '{WORKFLOW}'" + (" AND ExecutionStatus = 'Running'" if open_only else "")

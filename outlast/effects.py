@@ -99,9 +99,9 @@ def find_effect(path: str) -> SideEffect[..., Any]:
     try:
         found = functools.reduce(getattr, qualname.split("."), importlib.import_module(module))
     except (ImportError, AttributeError) as error:
-        raise LookupError(f"side effect {path!r} is not on this worker ({error}); deploy the module that defines it") from error
+        raise LookupError(
+            f"side effect {path!r} is not on this worker ({error}); deploy the module that defines it"
+        ) from error
     if not isinstance(found, SideEffect):
         raise LookupError(f"{path!r} is not decorated with @side_effect")
     return found
-
-

@@ -1,7 +1,7 @@
 """The agent loop. Everything durable about it is in :class:`~outlast.state.RunState`; it may be entered again anywhere.
 
-    model turn:  before_model -> wrap_model around the call -> after_model -> transcript
-    tool turn:   before_tool per call -> decisions -> around_tool around the bodies -> after_tool -> transcript
+model turn:  before_model -> wrap_model around the call -> after_model -> transcript
+tool turn:   before_tool per call -> decisions -> around_tool around the bodies -> after_tool -> transcript
 """
 
 from __future__ import annotations
@@ -112,7 +112,9 @@ def parse_output(agent: Agent, text: str) -> Json:
     try:
         value = agent.output_type.validate_json(text)
     except ValidationError as error:
-        raise ValueError("; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()[:5])) from error
+        raise ValueError(
+            "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()[:5])
+        ) from error
     return agent.output_type.dump_python(value, mode="json")
 
 
@@ -175,5 +177,3 @@ async def _park(run: Execution, error: BaseException) -> None:
     run.state.status = "paused"
     run.record("run.paused", where=pause.where, error=pause.error, code=pause.code)
     await run.runtime.park(pause)
-
-

@@ -24,7 +24,7 @@ ResultStatus: TypeAlias = Literal["executed", "failed", "rejected", "cancelled",
 
 
 class Value(BaseModel):
-    """A frozen value; ``replace`` gives a validated copy. Unknown fields are ignored, so newer writers do no harm."""
+    """A frozen value; ``replace`` gives a validated copy. Unknown fields are ignored: newer writers do no harm."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -52,7 +52,7 @@ class Block(Value):
 
 
 class TextBlock(Block):
-    """Text. ``citations`` are the provider's own records as JSON text; ``phase`` is OpenAI's commentary/final_answer."""
+    """Text. ``citations``: the provider's own records as JSON text; ``phase``: OpenAI's commentary/final_answer."""
 
     kind: Literal["text"] = "text"
     text: str
@@ -62,7 +62,7 @@ class TextBlock(Block):
 
 
 class ReasoningBlock(Block):
-    """A model's reasoning. Signatures and encrypted parts are only valid unmodified, in order, at their own provider."""
+    """A model's reasoning. Signatures and encrypted parts are valid unmodified, in order, at their own provider."""
 
     kind: Literal["reasoning"] = "reasoning"
     text: str = Field(default="", exclude_if=not_)
@@ -103,7 +103,7 @@ class ToolCallBlock(Block):
 
 
 class MediaBlock(Block):
-    """An image, audio clip or file. ``source`` tells what ``data`` is: standard base64, a URL, or a provider's file id."""
+    """An image, audio clip or file. ``source`` tells what ``data`` is: base64, a URL, or a provider's file id."""
 
     kind: Literal["media"] = "media"
     media: Literal["image", "audio", "file"] = "image"
@@ -219,7 +219,9 @@ def tool_message(result: ToolResultBlock) -> Message:
     return Message(role="tool", blocks=(result,))
 
 
-def image(data: str, *, mime_type: str | None = None, source: Literal["base64", "url", "file_id"] = "base64") -> MediaBlock:
+def image(
+    data: str, *, mime_type: str | None = None, source: Literal["base64", "url", "file_id"] = "base64"
+) -> MediaBlock:
     """An image block; ``data`` is base64, a URL or a file id, as ``source`` says."""
     return MediaBlock(media="image", source=source, data=data, mime_type=mime_type)
 
@@ -317,5 +319,7 @@ def _answer(call: ToolCallBlock, results: Mapping[str, Message]) -> Message:
         return found if len(found.blocks) == 1 else found.replace(blocks=(result,))
     text = f"The call to {call.name} did not complete: the conversation broke off before its result."
     return tool_message(
-        ToolResultBlock(call_id=call.id, name=call.name, content=(TextBlock(text=text),), is_error=True, status="cancelled")
+        ToolResultBlock(
+            call_id=call.id, name=call.name, content=(TextBlock(text=text),), is_error=True, status="cancelled"
+        )
     )

@@ -97,7 +97,9 @@ class Model(Protocol):
     """
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """``provider:model``."""
+        ...
 
     async def complete(self, request: ModelRequest, on_delta: DeltaSink | None = None) -> Completion:
         """Answer once, without retrying; streams when ``on_delta`` is given.

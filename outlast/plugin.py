@@ -86,11 +86,16 @@ class AgentPlugin(SimplePlugin):
         names = [_activity_name(fn) for fn in (*config.get("activities", []), *ours)]
         doubles = sorted({name for name in names if name and names.count(name) > 1})
         if doubles:
-            raise ValueError(f"two activities of this worker are named {', '.join(doubles)}; rename the tool: @tool(name=...)")
+            raise ValueError(
+                f"two activities of this worker are named {', '.join(doubles)}; rename the tool: @tool(name=...)"
+            )
         return ours
 
     def _longest_tool(self) -> float:
-        return max((tool.options.timeout_seconds for _, agent in self.agents.everyone() for tool in agent.tools.values()), default=30.0)
+        return max(
+            (tool.options.timeout_seconds for _, agent in self.agents.everyone() for tool in agent.tools.values()),
+            default=30.0,
+        )
 
 
 def _activity_name(fn: object) -> str | None:

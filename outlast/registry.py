@@ -37,7 +37,9 @@ class AgentRegistry:
         found = self._agents[first].descend(path) if first in self._agents else None
         if found is None:
             known = ", ".join(sorted(self._agents)) or "none"
-            raise UnknownAgent(f"no agent is named {name!r} on this worker; known: {known}. Deploy a worker that has it")
+            raise UnknownAgent(
+                f"no agent is named {name!r} on this worker; known: {known}. Deploy a worker that has it"
+            )
         return found
 
     def everyone(self) -> Iterator[tuple[str, Agent]]:

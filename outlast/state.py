@@ -77,8 +77,8 @@ def check_json(value: object, path: str, depth: int = 0) -> None:
     """Raise TypeError, naming the place, unless the value survives JSON unchanged."""
     if value is None or isinstance(value, bool | int | str):
         return
-    if isinstance(value, float):
-        return None if math.isfinite(value) else _not_json(value, path)
+    if isinstance(value, float) and math.isfinite(value):
+        return
     if depth > 100:
         raise TypeError(f"{path[:200]}: nested more than 100 deep")
     if isinstance(value, dict):
@@ -299,7 +299,7 @@ class RunResult(Value):
 
 
 class RunInput(Value):
-    """What starts a run. ``temporal workflow start --type AgentRun --input '{"agent": "editor", "input": "..."}'`` works.
+    """What starts a run; ``temporal workflow start --type AgentRun --input '{"agent": ..., "input": ...}'`` works.
 
     Attributes:
         input: The user's message; None with ``messages`` that end in a user message.

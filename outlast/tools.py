@@ -68,8 +68,12 @@ class ToolResult(Value):
         )
 
 
-class _Heartbeat(Protocol):
-    def __call__(self, *details: Json) -> None: ...
+class Heartbeat(Protocol):
+    """Reports progress; any thread may call it."""
+
+    def __call__(self, *details: Json) -> None:
+        """Details are JSON values; the newest are shown."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -91,7 +95,7 @@ class ToolContext:
     idempotency_key: str
     attempt: int = 1
     decision: str | None = None
-    heartbeat: _Heartbeat = field(default=lambda *details: None, repr=False)
+    heartbeat: Heartbeat = field(default=lambda *details: None, repr=False)
     _cancelled: threading.Event = field(default_factory=threading.Event, repr=False)
 
     @property
@@ -138,6 +142,7 @@ class Tool:
     schema_override: Mapping[str, Json] | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - whatever the function takes and gives
+        """Call the function itself."""
         return self.fn(*args, **kwargs)
 
     @cached_property
@@ -246,7 +251,7 @@ def as_tool(value: object) -> Tool:
     raise TypeError(f"a tool must be a function or made by @tool, not {value!r}")
 
 
-def _make_tool(fn: Callable[..., Any], name: str | None, description: str | None, options: ToolOptions) -> Tool:
+def _make_tool(fn: object, name: str | None, description: str | None, options: ToolOptions) -> Tool:
     if not callable(fn) or isinstance(fn, type):
         raise TypeError(f"@tool needs a function, not {fn!r}")
     tool_name = name if name is not None else getattr(fn, "__name__", "")

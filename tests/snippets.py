@@ -25,7 +25,8 @@ class Snippet:
         path = folder / self.name
         path.write_text(self.code)
         spec = importlib.util.spec_from_file_location(f"snippet_{self.name[:-3]}", path)
-        assert spec is not None and spec.loader is not None
+        assert spec is not None
+        assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         return module

@@ -24,7 +24,7 @@ class EffectInput(BaseModel):
 
     function: str
     args: tuple[Json, ...] = ()
-    kwargs: dict[str, Json] = Field(default_factory=dict)
+    keywords: dict[str, Json] = Field(default_factory=dict)
 
 
 @activity.defn(name=SIDE_EFFECT)
@@ -37,7 +37,7 @@ async def run_side_effect(call: Any) -> RawValue:  # noqa: ANN401 - decoded JSON
         raise_setup_failure(f"side effect {effect_input.function}", str(error))
     try:
         async with heartbeats():
-            return json_value(to_json(await effect.run(effect_input.args, effect_input.kwargs)))
+            return json_value(to_json(await effect.run(effect_input.args, effect_input.keywords)))
     except asyncio.CancelledError:
         raise
     except BaseException as error:

@@ -1,7 +1,7 @@
 """Exceptions across the activity boundary: out as Temporal failures that carry the verdict, back as our own classes.
 
 Nothing here is retried by Temporal: a failure that left an activity is the middleware's to judge. Only a lost
-worker or a time-out is Temporal's (DESIGN 7).
+worker or a time-out is Temporal's.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def tool_failure(error: ActivityError, tool: str, idempotent: bool) -> BaseExcep
         if idempotent:
             return ToolError(f"{tool} did not finish: {text}", tool=tool)
         return ToolError(
-            f"{tool} may or may not have happened: its worker was lost, or it ran into its time-out, while it was running, "
+            f"{tool} may or may not have happened: its worker was lost, or its time-out came, while it was running, "
             "and it is declared not to be repeatable. Do not call it again unless somebody has checked.",
             tool=tool,
             outcome_unknown=True,

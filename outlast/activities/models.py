@@ -97,7 +97,9 @@ class ModelActivities:
 async def _ask(model: Model, request: ModelRequest, sink: DeltaSink | None) -> Completion:
     completion = await model.complete(request, sink)
     if not isinstance(completion, Completion):
-        raise MalformedResponse(f"{type(model).__name__}.complete returned {type(completion).__name__}, not a Completion")
+        raise MalformedResponse(
+            f"{type(model).__name__}.complete returned {type(completion).__name__}, not a Completion"
+        )
     return completion
 
 

@@ -36,7 +36,9 @@ class ToolCallInput(BaseModel):
     decision: str | None = None
 
 
-async def run_tool(tool: Tool, args: Mapping[str, Json], context: ToolContext, executor: Executor | None = None) -> ToolResult:
+async def run_tool(
+    tool: Tool, args: Mapping[str, Json], context: ToolContext, executor: Executor | None = None
+) -> ToolResult:
     """Run a tool's body: async in place, sync in a thread so that it never blocks the worker's loop.
 
     Raises:
@@ -73,7 +75,7 @@ async def _in_thread(fn: Callable[..., Any], values: dict[str, Any], executor: E
     def body() -> tuple[Any, BaseException | None]:
         try:
             return context.run(fn, **values), None
-        except BaseException as error:  # noqa: BLE001 - SystemExit in a thread must not reach the event loop
+        except BaseException as error:
             return None, error
 
     value, error = await asyncio.get_running_loop().run_in_executor(executor, body)
@@ -89,7 +91,9 @@ class ToolActivities:
         max_result_bytes: Larger results become an error result, since no payload could carry them.
     """
 
-    def __init__(self, agents: AgentRegistry, executor: Executor | None = None, max_result_bytes: int = 1_000_000) -> None:
+    def __init__(
+        self, agents: AgentRegistry, executor: Executor | None = None, max_result_bytes: int = 1_000_000
+    ) -> None:
         self._agents = agents
         self._executor = executor
         self._max_result_bytes = max_result_bytes
@@ -137,8 +141,8 @@ class ToolActivities:
         if len(data) <= self._max_result_bytes:
             return data
         text = (
-            f"{result.name} ran, but its result of {len(data):,} bytes is larger than the {self._max_result_bytes:,} that "
-            "can be kept. Ask for less, or have the operator configure storage."
+            f"{result.name} ran, but its result of {len(data):,} bytes is more than the "
+            f"{self._max_result_bytes:,} that can be kept. Ask for less, or have the operator configure storage."
         )
         return result.replace(content=text, is_error=True).model_dump_json(exclude_none=True).encode()
 
@@ -150,5 +154,3 @@ def _progress(kept: list[Json]) -> Callable[..., None]:
         kept[:] = details
 
     return heartbeat
-
-

@@ -7,6 +7,7 @@ after_* in reverse order. Each helper works without an agent: give it middleware
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -112,7 +113,9 @@ async def guarded(name: str, middleware: object, hook: Callable[..., Any], *args
     """
     ctx: HookContext = args[-1]
     outer = current_scope.get()
-    token = current_scope.set(f"{outer}.{name}.{name_of(middleware)}" if outer != "run" else f"{name}.{name_of(middleware)}")
+    token = current_scope.set(
+        f"{outer}.{name}.{name_of(middleware)}" if outer != "run" else f"{name}.{name_of(middleware)}"
+    )
     try:
         return await awaited(hook(*args))
     except Exception as error:
@@ -134,10 +137,8 @@ def _control_errors(ctx: object) -> tuple[type[BaseException], ...]:
 def note_where(error: BaseException, where: str) -> None:
     """Remember the first hook that an error came out of."""
     if getattr(error, _WHERE, None) is None and not isinstance(error, OutlastError):
-        try:
+        with contextlib.suppress(Exception):  # a class may forbid attributes; the error itself still tells
             setattr(error, _WHERE, where)
-        except Exception:  # noqa: S110 - a class may forbid attributes; the error itself still tells
-            pass
 
 
 def where_of(error: BaseException, otherwise: str) -> str:
@@ -152,7 +153,7 @@ def describe(error: BaseException) -> str:
     """``ClassName: message``, whatever the error's own ``__str__`` does."""
     try:
         text = str(error)
-    except BaseException:  # noqa: BLE001 - a hostile __str__ must not win
+    except BaseException:
         text = "(its text could not be read)"
     return clean_text(f"{type(error).__name__}: {text}" if text else type(error).__name__, 2000)
 

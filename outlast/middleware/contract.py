@@ -53,17 +53,29 @@ class RunHandle(Protocol):
     """What a context needs of the engine beyond the runtime."""
 
     @property
-    def agent_name(self) -> str: ...
+    def agent_name(self) -> str:
+        """The agent's name."""
+        ...
 
-    async def call_model(self, model: str | Model, request: ModelRequest) -> Completion: ...
+    async def call_model(self, model: str | Model, request: ModelRequest) -> Completion:
+        """See :meth:`HookContext.call_model`."""
+        ...
 
-    async def sleep(self, seconds: float) -> None: ...
+    async def sleep(self, seconds: float) -> None:
+        """See :meth:`HookContext.sleep`."""
+        ...
 
-    async def run_agent(self, name: str, text: str, call: ToolCall) -> ChildOutcome: ...
+    async def run_agent(self, name: str, text: str, call: ToolCall) -> ChildOutcome:
+        """See :meth:`HookContext.run_agent`."""
+        ...
 
-    def emit(self, kind: str, data: Mapping[str, Json]) -> None: ...
+    def emit(self, kind: str, data: Mapping[str, Json]) -> None:
+        """See :meth:`HookContext.emit`."""
+        ...
 
-    def take_decision(self, call: ToolCall) -> Decision | None: ...
+    def take_decision(self, call: ToolCall) -> Decision | None:
+        """The answer to this call's interrupt, consumed by being read."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -246,7 +258,9 @@ def name_of(middleware: object) -> str:
 def check_middleware(middleware: object) -> None:
     """Raise TypeError or ValueError, saying what to change, unless this object is a middleware."""
     if isinstance(middleware, type):
-        raise TypeError(f"middleware must be an object, not the class {middleware.__name__}; write {middleware.__name__}()")
+        raise TypeError(
+            f"middleware must be an object, not the class {middleware.__name__}; write {middleware.__name__}()"
+        )
     name = getattr(middleware, "name", None)
     if not isinstance(name, str):
         raise TypeError(f"{middleware!r} is not a middleware: it has no `name` text; see create_middleware")

@@ -25,7 +25,7 @@ class DecisionRequest(Value):
 
 
 Decide: TypeAlias = Callable[[DecisionRequest], Any | Awaitable[Any]]
-"""Returns ``"approve"``, ``{"edit": args}``, ``{"reject": "why"}`` or ``{"suspend": True}``; I/O belongs in a ``@side_effect``."""
+"""Returns ``"approve"``, ``{"edit": args}``, ``{"reject": "why"}`` or ``{"suspend": True}``."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,9 @@ class HumanInTheLoop:
             raise _interrupt(call, approval)
         if decision.kind not in approval.allowed_decisions:
             allowed = ", ".join(approval.allowed_decisions)
-            raise AgentError("HITL_DECISION", f"{call.name} may not be decided with {decision.kind!r}; allowed: {allowed}")
+            raise AgentError(
+                "HITL_DECISION", f"{call.name} may not be decided with {decision.kind!r}; allowed: {allowed}"
+            )
         if decision.kind == "reject":
             raise ToolRejection(decision.reason)
         return call.replace(args=decision.args or {}) if decision.kind == "edit" else None
@@ -142,8 +144,8 @@ def _approval(tool: object, value: object) -> ToolApproval:
     if isinstance(value, Mapping):
         unknown = [key for key in value if key not in _KEYS]
         if unknown:
-            raise ValueError(f"{place}: unknown option {', '.join(map(repr, unknown))}; known: allowed_decisions, description, "
-                             "timeout_seconds, on_timeout, reminder_seconds")  # fmt: skip
+            known = ", ".join(dict.fromkeys(_KEYS.values()))
+            raise ValueError(f"{place}: unknown option {', '.join(map(repr, unknown))}; known: {known}")
         value = ToolApproval(**{_KEYS[key]: _frozen(item) for key, item in value.items()})
     if not isinstance(value, ToolApproval):
         raise TypeError(f"{place} must be True, False or options, not {value!r:.80}")

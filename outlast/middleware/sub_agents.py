@@ -22,8 +22,8 @@ class SubAgent:
     Attributes:
         name, description: What the parent's model chooses by.
         instructions: The specialist's system message.
-        tools, middleware, model, response_format, max_steps: As in :class:`~outlast.agent.AgentOptions`; its model is the
-            middleware's unless it has one of its own.
+        model: Its own, else the middleware's.
+        tools, middleware, response_format, max_steps: As in :class:`~outlast.agent.AgentOptions`.
     """
 
     name: str
@@ -58,9 +58,7 @@ class SubAgents:
         return ToolResult(call_id=call.id, name=call.name, content=outcome.text)
 
 
-def create_sub_agent_middleware(
-    model: str | Model, subagents: Sequence[SubAgent | Mapping[str, Any]]
-) -> SubAgents:
+def create_sub_agent_middleware(model: str | Model, subagents: Sequence[SubAgent | Mapping[str, Any]]) -> SubAgents:
     """Specialists with isolated context, behind a ``task(description, subagent_type)`` tool (AC-118).
 
     A specialist sees its instructions and the description, nothing of the parent; the parent gets one result: the

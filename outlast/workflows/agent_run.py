@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
 
 from pydantic import ValidationError
 from temporalio import workflow
@@ -17,7 +16,7 @@ from outlast.errors import AgentError, UnknownAgent, clean_text
 from outlast.events import PauseInfo
 from outlast.execution import Execution
 from outlast.loop import drive, end
-from outlast.messages import load_messages, repair_sequence, user
+from outlast.messages import Json, load_messages, repair_sequence, user
 from outlast.middleware.compose import describe
 from outlast.state import RunInput, RunState, new_state
 from outlast.workflows.commands import Refused, answer, check, named_interrupt, obey
@@ -33,7 +32,7 @@ class AgentRun:
     """Arguments: :class:`~outlast.state.RunInput`, or a carried state and its transcript's chunks."""
 
     @workflow.init
-    def __init__(self, *parts: Any) -> None:
+    def __init__(self, *parts: Json) -> None:
         self._execution: Execution | None = None
         self._abort: AgentError | None = None
         self._fault = ""
@@ -73,7 +72,7 @@ class AgentRun:
             self._state.status = "paused"
 
     @workflow.run
-    async def run(self, *parts: Any) -> RawValue:  # noqa: ARG002 - read in __init__
+    async def run(self, *parts: Json) -> RawValue:
         """Run to the end; see :func:`outlast.loop.drive`."""
         state = self._state
         if state is None:
@@ -168,7 +167,7 @@ class AgentRun:
             self._execution.ask_report()
 
     @workflow.update(dynamic=True)
-    def on_update(self, name: str, args: Sequence[RawValue]) -> Any:
+    def on_update(self, name: str, args: Sequence[RawValue]) -> Json:
         """As the signals, but answered: a refusal reaches the sender and leaves nothing in the history."""
         try:
             return self._obey(name, check(self._state, self._execution, name, args))
@@ -184,11 +183,11 @@ class AgentRun:
             raise ApplicationError(str(refused), type="Refused", non_retryable=True) from None
 
     @workflow.query(dynamic=True)
-    def on_query(self, name: str, args: Sequence[RawValue]) -> Any:
+    def on_query(self, name: str, args: Sequence[RawValue]) -> Json:
         """``status``, ``pending``, ``events``, ``messages``, ``result``."""
         return answer(self._state, self._execution, name, args)
 
-    def _obey(self, name: str, value: Any) -> Any:
+    def _obey(self, name: str, value: Json) -> Json:
         assert self._state is not None
         try:
             return obey(self._state, self._execution, name, value)
@@ -205,7 +204,7 @@ class AgentRun:
             self._execution.record("input.refused", name=clean_text(name, 80), reason=clean_text(reason, 500))
 
 
-def _read(parts: Sequence[Any]) -> tuple[RunState, list[tuple[int, int]]]:
+def _read(parts: Sequence[Json]) -> tuple[RunState, list[tuple[int, int]]]:
     """The state that these arguments hold, and how its transcript is divided in chunks."""
     if not parts or not isinstance(parts[0], dict):
         raise ValueError("it must be an object like {'agent': NAME, 'input': TEXT}")

@@ -96,7 +96,7 @@ def _check_send(state: RunState, _run: Execution | None, value: object) -> tuple
         message = user(content)
     else:
         [message] = load_messages([content])  # type: ignore[list-item] # pydantic says what it must be
-    if message.role != "user" or not message.blocks or message.text == "" and len(message.blocks) == 1:
+    if message.role != "user" or not message.blocks or (message.text == "" and len(message.blocks) == 1):
         raise ValueError("a message to a run is a text, or one user message with content")
     if len(state.inbox) >= _MAX_INBOX:
         raise ValueError(f"{_MAX_INBOX} messages wait already; let the run read them first")

@@ -1,7 +1,7 @@
 """How workflow code finds an agent: the worker's own object, and its hooks from a sandboxed import.
 
 The package and all that a worker has imported is passed through the sandbox; the modules that define agents and
-hooks are not, so that a clock or a random number in a hook is caught and named (DESIGN 3).
+hooks are not, so that a clock or a random number in a hook is caught and named.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The status that a run publishes in its memo: listing a thousand waiting runs is one visibility query and wakes none."""
+"""The status that a run publishes in its memo: listing a thousand waiting runs is one query and wakes none."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from pydantic import BaseModel
-from temporalio import workflow
 from pydantic_core import to_json
+from temporalio import workflow
 from temporalio.common import RawValue, RetryPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import ActivityError, ApplicationError, WorkflowAlreadyStartedError
 from temporalio.workflow import ActivityCancellationType, ContinueAsNewError
@@ -182,7 +182,7 @@ class TemporalRuntime:
 
     async def run_effect(self, call: EffectCall) -> Json:
         """The activity ``side_effect``."""
-        payload = _json(EffectInput(function=call.function, args=call.args, kwargs=call.kwargs))
+        payload = _json(EffectInput(function=call.function, args=call.args, keywords=call.kwargs))
         self._check_size([payload], f"the arguments of {call.function}")
         try:
             with self._flight():
@@ -307,7 +307,7 @@ class TemporalRuntime:
             raise HookFailure(
                 "storage",
                 f"{what} has {sum(sizes):,} bytes, more than Temporal carries in one request; "
-                "configure storage (OUTLAST_STORAGE=dir:///path or s3://bucket) on the workers and clients, then resume",
+                "configure storage (OUTLAST_STORAGE=dir:///path) on the workers and clients, then resume",
             )
 
 

@@ -1,5 +1,7 @@
-"""The transcript as payloads: immutable chunks, each encoded once, merged eight to one, so that a model call over
-n messages carries O(log n) payloads and its cost in history does not grow (DESIGN 5)."""
+"""The transcript as payloads: immutable chunks, each encoded once, eight neighbours merged into one.
+
+A model call over n messages so carries O(log n) payloads, and its cost in history does not grow.
+"""
 
 from __future__ import annotations
 
