@@ -42,7 +42,9 @@ def check_body(provider: str, body: dict[str, Json], *, stream: bool = False) ->
         try:
             _strict(provider, stream).validate_python(body)
         except ValidationError as error:
-            places = "; ".join(f"{'.'.join(map(str, each['loc']))[-120:]}: {each['msg']}" for each in error.errors()[:8])
+            places = "; ".join(
+                f"{'.'.join(map(str, each['loc']))[-120:]}: {each['msg']}" for each in error.errors()[:8]
+            )
             raise AssertionError(f"{provider} does not know this body: {places}") from None
         return
     unknown = body.keys() - _GEMINI.keys()
