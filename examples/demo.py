@@ -24,7 +24,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent))  # so that `python example
 from rich.console import Console
 from rich.markup import escape
 
-from examples.local_model import LocalModelServer, find_model
+from examples.local_model.server import LocalModelServer
+from examples.local_model.weights import find_model
 from outlast import Client
 from outlast.approvals import PendingInterrupt
 from outlast.client import Run

@@ -1,0 +1,149 @@
+"""``context_editing_middleware``: edits of the conversation before each model call, on the call's copy only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+from outlast.messages import AnyBlock, Json, Message, ReasoningBlock, ToolCallBlock
+from outlast.middleware.contract import HookContext
+from outlast.model import ModelRequest
+from outlast.tokens import estimate_request
+
+
+@runtime_checkable
+class ContextEdit(Protocol):
+    """One edit. Pure: the same request and memory give the same answer."""
+
+    def apply(self, request: ModelRequest, memory: Mapping[str, Json]) -> tuple[ModelRequest, dict[str, Json]]:
+        """The edited request, and what to remember until the next call (JSON values)."""
+        ...
+
+
+@dataclass(frozen=True)
+class ClearToolUsesEdit:
+    """Strips old pairs of tool call and result once the request is larger than a trigger (AC-100 to AC-106).
+
+    A stripped pair stays stripped, and nothing more goes until the trigger is crossed again: requests keep a stable
+    beginning, which providers' prompt caches like.
+
+    Attributes:
+        trigger_tokens: Estimated tokens; strictly more than this strips.
+        keep_recent: The newest pairs are kept; 0 keeps none.
+        exclude_tools: Pairs of these tools are kept.
+    """
+
+    trigger_tokens: int = 100_000
+    keep_recent: int = 3
+    exclude_tools: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.trigger_tokens < 0 or self.keep_recent < 0:
+            raise ValueError(
+                f"ClearToolUsesEdit: trigger_tokens ({self.trigger_tokens}) and keep_recent ({self.keep_recent}) "
+                "must be 0 or more"
+            )
+        object.__setattr__(self, "exclude_tools", tuple(self.exclude_tools))
+
+    def apply(self, request: ModelRequest, memory: Mapping[str, Json]) -> tuple[ModelRequest, dict[str, Json]]:
+        """Strip what was stripped before; strip more where the rest is still too large."""
+        before: Json = memory.get("stripped")
+        stripped = set(before) if isinstance(before, list) else set()
+        messages = _without(request.messages, stripped)
+        if estimate_request(request.model_copy(update={"messages": messages})) > self.trigger_tokens:
+            candidates = self._strippable(request.messages)
+            if candidates - stripped:
+                stripped |= candidates
+                messages = _without(request.messages, stripped)
+        if not stripped:
+            return request, {}
+        # A list in the order of the conversation: the same in every replay.
+        order = [call.id for message in request.messages for call in message.tool_calls if call.id in stripped]
+        return request.replace(messages=messages), {"stripped": order}
+
+    def _strippable(self, messages: Sequence[Message]) -> set[str]:
+        """Ids of pairs that may go: complete, not pinned, not excluded, not among the newest."""
+        answers = {result.call_id: message for message in messages for result in message.tool_results}
+        pairs = [(message, call) for message in messages for call in message.tool_calls if call.id in answers]
+        old = pairs[: len(pairs) - self.keep_recent] if self.keep_recent else pairs
+        return {
+            call.id
+            for message, call in old
+            if not message.pinned and not answers[call.id].pinned and call.name not in self.exclude_tools
+        }
+
+
+def _without(messages: Sequence[Message], stripped: set[str]) -> tuple[Message, ...]:
+    """The messages without these pairs. A message whose signed reasoning belongs to its calls loses all or none."""
+    gone = {
+        call.id
+        for message in messages
+        for call in message.tool_calls
+        if call.id in stripped and (not _is_signed(message) or all(c.id in stripped for c in message.tool_calls))
+    }
+    kept: list[Message] = []
+    for message in messages:
+        if message.role == "tool":
+            if not any(result.call_id in gone for result in message.tool_results):
+                kept.append(message)
+        elif any(call.id in gone for call in message.tool_calls):
+            blocks = _rest(message, gone)
+            if blocks:
+                kept.append(message.replace(blocks=blocks))
+        else:
+            kept.append(message)
+    return tuple(kept)
+
+
+def _rest(message: Message, gone: set[str]) -> tuple[AnyBlock, ...]:
+    """What stays of an assistant message. Reasoning goes with the last of its calls."""
+    blocks = tuple(block for block in message.blocks if not (isinstance(block, ToolCallBlock) and block.id in gone))
+    if any(isinstance(block, ToolCallBlock) for block in blocks):
+        return blocks
+    return tuple(block for block in blocks if not isinstance(block, ReasoningBlock))
+
+
+def _is_signed(message: Message) -> bool:
+    return any(
+        (isinstance(block, ReasoningBlock) and (block.signature or block.encrypted or block.redacted))
+        or (isinstance(block, ToolCallBlock) and block.signature)
+        for block in message.blocks
+    )
+
+
+@dataclass(frozen=True)
+class ContextEditing:
+    """See :func:`context_editing_middleware`."""
+
+    edits: tuple[ContextEdit, ...]
+    name: str = field(default="context_editing")
+
+    def before_model(self, request: ModelRequest, ctx: HookContext) -> ModelRequest:
+        """Run the edits in order; what each remembers is kept per run."""
+        kept: Json = ctx.invocation_state.get(self.name)
+        memory: dict[str, Json] = dict(kept) if isinstance(kept, dict) else {}
+        for index, edit in enumerate(self.edits):
+            key = f"{index}.{type(edit).__name__}"
+            request, remembered = edit.apply(request, memory.get(key, {}))
+            if remembered:
+                memory[key] = remembered
+        if memory:
+            ctx.invocation_state[self.name] = memory
+        return request
+
+
+def context_editing_middleware(edits: Sequence[ContextEdit] | None = None) -> ContextEditing:
+    """Edit the conversation before each model call; the transcript itself is never edited (AC-99).
+
+    Args:
+        edits: In order; None is ``[ClearToolUsesEdit()]``.
+
+    Raises:
+        TypeError: Something has no ``apply``.
+    """
+    chosen = (ClearToolUsesEdit(),) if edits is None else tuple(edits)
+    for edit in chosen:
+        if isinstance(edit, type) or not isinstance(edit, ContextEdit):
+            raise TypeError(f"context_editing_middleware: {edit!r:.80} is not an edit; it needs apply(request, memory)")
+    return ContextEditing(chosen)
