@@ -37,18 +37,23 @@ _START_SECONDS: Final = 60.0
 _STOP_SECONDS: Final = 5.0
 
 DYNAMIC_CONFIG: Final[Mapping[str, Json]] = {
-    # By default a dev server looks 20 times a second for new tasks: every step of a run would wait 50 ms, twice.
+    # By default a dev server looks for new work 20 times a second, and fires timers up to a second late: a step of a
+    # run (two activities) takes 70 ms and a retry after 10 ms takes a second. With these: 14 ms and 17 ms.
     "history.transferProcessorMaxPollRPS": 10_000,
+    "history.timerProcessorMaxPollRPS": 10_000,
+    "history.visibilityProcessorMaxPollRPS": 10_000,
+    "history.timerProcessorMaxTimeShift": "5ms",
     # The HTTP API takes POSTs from any web page the user visits; nobody here needs it.
     "frontend.httpAllowedHosts": ["disabled.invalid"],
 }
 """What every server is started with."""
 
-TIME_SKIPPING: Final[Mapping[str, Json]] = {
-    "frontend.WorkflowTimeSkippingEnabled": True,
-    "history.timerProcessorMaxTimeShift": "5ms",
-}
+TIME_SKIPPING: Final[Mapping[str, Json]] = {"frontend.WorkflowTimeSkippingEnabled": True}
 """Added with ``time_skipping=True``: a client may then let a run's timers fire early."""
+
+# A write-ahead log makes 20 runs at once ten times as fast. The death of any process loses nothing; a power cut may
+# lose the last moments, never the file.
+_PRAGMAS: Final = ("journal_mode=wal", "synchronous=normal")
 
 # Run by a fresh interpreter between us and the server: ask the kernel for SIGTERM at our death, then become the server.
 # (A `preexec_fn` would fork a process that has threads, which Python warns about with reason.)
@@ -193,6 +198,7 @@ class DevServer:
         if self._db is not None:
             self._db.parent.mkdir(parents=True, exist_ok=True)
             arguments += ["--db-filename", str(self._db)]
+            arguments += [word for pragma in _PRAGMAS for word in ("--sqlite-pragma", pragma)]
         for key, value in self._config.items():
             arguments += ["--dynamic-config-value", f"{key}={json.dumps(value)}"]
         return arguments

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from urllib.parse import unquote
 
 from outlast.storage.directory import DirectoryStorage
@@ -25,20 +24,23 @@ __all__ = [
 def open_storage(url: str) -> DirectoryStorage:
     """The storage that a URL names: ``dir:///absolute/path``. The directory is made if it is missing.
 
+    ``dir:///absolute/path?fsync=off`` leaves flushing to the system; see :class:`DirectoryStorage`.
+
     Raises:
         ValueError: Another kind of URL.
         OutlastError: The directory cannot be used.
     """
-    return DirectoryStorage(check_storage_url(url))
+    check_storage_url(url)
+    path, _, query = url.removeprefix("dir://").partition("?")
+    return DirectoryStorage(unquote(path), fsync=query != "fsync=off")
 
 
-def check_storage_url(url: str) -> Path:
-    """The directory that a storage URL names; touches nothing.
+def check_storage_url(url: str) -> None:
+    """Whether :func:`open_storage` understands a URL; touches nothing.
 
     Raises:
-        ValueError: The URL is of another kind; the message says what is allowed.
+        ValueError: It does not; the message says what is allowed.
     """
-    scheme, slashes, rest = url.partition("://")
-    if scheme == "dir" and slashes and rest.startswith("/") and not set(rest) & {"?", "#", "\0"}:
-        return Path(unquote(rest))
-    raise ValueError(f"storage {url!r} is not understood: give dir:///absolute/path (three slashes)")
+    path, question, query = url.removeprefix("dir://").partition("?")
+    if not url.startswith("dir:///") or "\0" in unquote(path) or (question and query not in ("fsync=on", "fsync=off")):
+        raise ValueError(f"storage {url!r} is not understood: give dir:///absolute/path (three slashes)")
