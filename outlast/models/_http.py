@@ -95,7 +95,7 @@ async def _opened(call: Call) -> AsyncIterator[httpx.Response]:
 def _translated(call: Call, error: Exception, started: bool) -> ModelError:
     name = type(error).__name__
     if isinstance(error, httpx.TimeoutException):
-        seconds = _CONNECT_SECONDS if isinstance(error, httpx.ConnectTimeout) else call.timeout
+        seconds = min(_CONNECT_SECONDS, call.timeout) if isinstance(error, httpx.ConnectTimeout) else call.timeout
         return call.reporter.build(ModelTimeout, Failure(names=(name,), detail=f"nothing for {seconds:g} s"))
     if isinstance(error, httpx.DecodingError):
         return call.reporter.malformed("the body could not be decompressed")

@@ -107,30 +107,47 @@ _NOTE: Json = {
 
 RESPONSES: Mapping[str, Json] = {
     "text": _responses([_item(LONG)], new_field={"x": 1}),
-    "parallel calls": _responses([_function_call("call_a", '{"city": "Zürich"}'), _function_call("call_b", "{}", "get_time")]),
+    "parallel calls": _responses(
+        [_function_call("call_a", '{"city": "Zürich"}'), _function_call("call_b", "{}", "get_time")]
+    ),
     "arguments that are no JSON": _responses([_function_call("call_a", '{"city": ')]),
     "reasoning and a call": _responses([_THOUGHT, _function_call("call_a", '{"n":1.0}')]),
     "commentary, reasoning and an answer": _responses(
         [_item("Let me think.", "msg_0", phase="commentary"), _THOUGHT, _item("It rains.", phase="final_answer")]
     ),
     "refusal": _responses(
-        [{"type": "message", "id": "msg_1", "role": "assistant", "status": "completed",
-          "content": [{"type": "refusal", "refusal": "I can't help with that."}]}]
+        [
+            {
+                "type": "message",
+                "id": "msg_1",
+                "role": "assistant",
+                "status": "completed",
+                "content": [{"type": "refusal", "refusal": "I can't help with that."}],
+            }
+        ]
     ),
     "cut off in a call": _responses(
         [_function_call("call_a", '{"city": "Zü', status="incomplete")],
-        status="incomplete", incomplete_details={"reason": "max_output_tokens"},
+        status="incomplete",
+        incomplete_details={"reason": "max_output_tokens"},
     ),
-    "cut off while thinking": _responses([_THOUGHT], status="incomplete", incomplete_details={"reason": "max_output_tokens"}),
+    "cut off while thinking": _responses(
+        [_THOUGHT], status="incomplete", incomplete_details={"reason": "max_output_tokens"}
+    ),
     "filtered (synthetic)": _responses([], status="incomplete", incomplete_details={"reason": "content_filter"}),
     "empty": _responses([]),
     "a server tool with citations": _responses(
         [
-            {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "q"}},
+            {
+                "type": "web_search_call",
+                "id": "ws_1",
+                "status": "completed",
+                "action": {"type": "search", "query": "q"},
+            },
             _item("Rain.", content=[{"type": "output_text", "text": "Rain.", "annotations": [_NOTE], "logprobs": []}]),
         ]
     ),
-}  # fmt: skip
+}
 
 
 def _anthropic(content: list[Json], stop: str, **more: Json) -> Json:
@@ -188,16 +205,22 @@ _FOUND: Json = {
 
 ANTHROPIC: Mapping[str, Json] = {
     "text": _anthropic([{"type": "text", "text": LONG}], "end_turn", new_field={"x": 1}),
-    "parallel calls": _anthropic([_tool_use("toolu_a", {"city": "Zürich"}), _tool_use("toolu_b", {}, "get_time")], "tool_use"),
+    "parallel calls": _anthropic(
+        [_tool_use("toolu_a", {"city": "Zürich"}), _tool_use("toolu_b", {}, "get_time")], "tool_use"
+    ),
     "text and a call": _anthropic([{"type": "text", "text": "Wait."}, _tool_use("toolu_a", {"n": 1.0})], "tool_use"),
     "thinking and a call": _anthropic([_THINKING, _tool_use("toolu_a", {"city": "Zürich"})], "tool_use"),
     "thinking that is not shown": _anthropic(
-        [{"type": "thinking", "thinking": "", "signature": "EqQBhidden=="}, {"type": "redacted_thinking", "data": "EmwKAh=="},
-         {"type": "text", "text": "4"}],
+        [
+            {"type": "thinking", "thinking": "", "signature": "EqQBhidden=="},
+            {"type": "redacted_thinking", "data": "EmwKAh=="},
+            {"type": "text", "text": "4"},
+        ],
         "end_turn",
     ),
     "refusal (synthetic)": _anthropic(
-        [{"type": "text", "text": "Well"}], "refusal",
+        [{"type": "text", "text": "Well"}],
+        "refusal",
         stop_details={"type": "refusal", "category": "cyber", "explanation": "Not allowed."},
     ),
     "cut off": _anthropic([{"type": "text", "text": "Once upon"}], "max_tokens"),
@@ -205,7 +228,7 @@ ANTHROPIC: Mapping[str, Json] = {
     "paused turn": _anthropic([_SEARCH], "pause_turn"),
     "empty": _anthropic([], "end_turn"),
     "a server tool with citations": _anthropic([_SEARCH, _FOUND, _CITED], "end_turn"),
-}  # fmt: skip
+}
 
 
 def _gemini(parts: list[Json], finish: str = "STOP", **more: Json) -> Json:

@@ -51,18 +51,25 @@ def request(*messages: Message, tools: tuple[ToolSpec, ...] = (WEATHER, TIME)) -
 ELSEWHERE = Message(
     role="assistant",
     blocks=(
-        ReasoningBlock(text="LEAK thoughts", signature="LEAK-sig", encrypted="LEAK-enc", item_id="LEAK-rs", extra='{"LEAK":1}'),
+        ReasoningBlock(
+            text="LEAK thoughts", signature="LEAK-sig", encrypted="LEAK-enc", item_id="LEAK-rs", extra='{"LEAK":1}'
+        ),
         ReasoningBlock(redacted="LEAK-redacted"),
         TextBlock(text="Let me look.", signature="LEAK-sig", citations=('{"LEAK":1}',), extra='{"item_id":"LEAK-msg"}'),
         OpaqueBlock(provider="elsewhere", raw='{"type":"LEAK"}'),
         ToolCallBlock(
-            id="s0001.tool.1", name="get_weather", raw_args='{"city": "Bern"}', provider_call_id="LEAK-call",
-            provider_item_id="LEAK-fc", signature="LEAK-sig", extra='{"LEAK":1}',
+            id="s0001.tool.1",
+            name="get_weather",
+            raw_args='{"city": "Bern"}',
+            provider_call_id="LEAK-call",
+            provider_item_id="LEAK-fc",
+            signature="LEAK-sig",
+            extra='{"LEAK":1}',
         ),
         RefusalBlock(text="I will not say more."),
     ),
     origin=Origin(provider="elsewhere", api="words", model="m"),
-)  # fmt: skip
+)
 
 CASES: Mapping[str, ModelRequest] = {
     "plain text": ModelRequest(messages=(user("Hi"),)),
@@ -86,7 +93,9 @@ CASES: Mapping[str, ModelRequest] = {
         user("Weather?"), assistant([call("c1", '{"city": "Zür')]), result("c1", "invalid JSON", is_error=True)
     ),
     "arguments whose text must not change": request(
-        user("Weather?"), assistant([call("c1", '{ "b":1.0,  "a":"\\u00fc", "n": 12345678901234567890 }')]), result("c1")
+        user("Weather?"),
+        assistant([call("c1", '{ "b":1.0,  "a":"\\u00fc", "n": 12345678901234567890 }')]),
+        result("c1"),
     ),
     "an image by data and one by address": ModelRequest(
         messages=(
@@ -101,7 +110,12 @@ CASES: Mapping[str, ModelRequest] = {
     ),
     "a file": ModelRequest(
         messages=(
-            user([MediaBlock(media="file", data="JVBERi0=", mime_type="application/pdf", name="a.pdf"), TextBlock(text="?")]),
+            user(
+                [
+                    MediaBlock(media="file", data="JVBERi0=", mime_type="application/pdf", name="a.pdf"),
+                    TextBlock(text="?"),
+                ]
+            ),
         )
     ),
     "a result with an image": request(
@@ -131,7 +145,12 @@ CASES: Mapping[str, ModelRequest] = {
         messages=(user("Hi"),),
         tools=(WEATHER,),
         settings=ModelSettings(
-            temperature=0.5, top_p=0.9, max_output_tokens=100, stop=("END",), seed=7, tool_choice="required",
+            temperature=0.5,
+            top_p=0.9,
+            max_output_tokens=100,
+            stop=("END",),
+            seed=7,
+            tool_choice="required",
             parallel_tool_calls=False,
         ),
     ),
@@ -142,4 +161,4 @@ CASES: Mapping[str, ModelRequest] = {
     ),
     "history of another provider": request(user("Weather?"), ELSEWHERE, result("s0001.tool.1"), user("And now?")),
     "a conversation whose beginning was cut": request(assistant([call("c1")]), result("c1"), user("Go on")),
-}  # fmt: skip
+}

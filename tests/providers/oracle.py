@@ -60,7 +60,7 @@ def _strict(provider: str, stream: bool) -> SchemaValidator:
     return SchemaValidator(schema)
 
 
-def _forbid_extras(node: Any, seen: set[int]) -> None:
+def _forbid_extras(node: Json, seen: set[int]) -> None:
     if isinstance(node, dict):
         if id(node) in seen:
             return

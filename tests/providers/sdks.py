@@ -72,11 +72,11 @@ async def _gemini(url: str, stream: bool) -> Json:
     contents = [gemini_types.Content(role="user", parts=[gemini_types.Part(text="Hi")])]
     try:
         if not stream:
-            answer = await client.aio.models.generate_content(model="gemini-3-pro", contents=contents)  # type: ignore[arg-type]  # list is invariant
+            answer = await client.aio.models.generate_content(model="gemini-3-pro", contents=contents)
             return _dump(answer)
         whole: dict[str, Any] = {}
         parts: list[Any] = []
-        chunks = await client.aio.models.generate_content_stream(model="gemini-3-pro", contents=contents)  # type: ignore[arg-type]  # as above
+        chunks = await client.aio.models.generate_content_stream(model="gemini-3-pro", contents=contents)
         async for chunk in chunks:
             payload = _dump(chunk)
             for candidate in payload.get("candidates", ()):
@@ -89,7 +89,7 @@ async def _gemini(url: str, stream: bool) -> Json:
         await client.aio.aclose()
 
 
-def _dump(answer: gemini_types.GenerateContentResponse) -> Any:
+def _dump(answer: gemini_types.GenerateContentResponse) -> Json:
     return answer.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"sdk_http_response"})
 
 

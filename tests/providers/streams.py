@@ -26,7 +26,7 @@ def _pieces(text: str) -> Iterator[str]:
         yield text[start : start + _PIECE]
 
 
-def _chat(answer: Any) -> Iterator[str]:
+def _chat(answer: Json) -> Iterator[str]:
     head = {name: answer[name] for name in ("id", "created", "model")} | {"object": "chat.completion.chunk"}
     choice = answer["choices"][0]
 
@@ -48,7 +48,7 @@ def _chat(answer: Any) -> Iterator[str]:
     yield "data: [DONE]\n\n"
 
 
-def _responses(answer: Any) -> Iterator[str]:
+def _responses(answer: Json) -> Iterator[str]:
     number = 0
 
     def event(name: str, /, **payload: Json) -> str:
@@ -87,7 +87,7 @@ def _responses(answer: Any) -> Iterator[str]:
     yield event(f"response.{answer['status']}", response=answer)
 
 
-def _anthropic(answer: Any) -> Iterator[str]:
+def _anthropic(answer: Json) -> Iterator[str]:
     usage = answer["usage"] | {"output_tokens": 1}
     start = answer | {"content": [], "stop_reason": None, "usage": usage, "stop_details": None}
     yield _event({"type": "message_start", "message": start}, "message_start")
@@ -98,8 +98,8 @@ def _anthropic(answer: Any) -> Iterator[str]:
         def delta(payload: Json, index: int = index) -> str:
             return _event({"type": "content_block_delta", "index": index, "delta": payload}, "content_block_delta")
 
-        empty = {"text": "", "thinking": "", "signature": "", "input": {}, "citations": None}
-        bare = {name: empty.get(name, value) for name, value in block.items() if block["type"] != "x"}
+        empty: dict[str, Json] = {"text": "", "thinking": "", "signature": "", "input": {}, "citations": None}
+        bare = {name: empty.get(name, value) for name, value in block.items()}
         if block["type"] == "web_search_tool_result":
             bare = block
         yield _event({"type": "content_block_start", "index": index, "content_block": bare}, "content_block_start")
@@ -122,7 +122,7 @@ def _anthropic(answer: Any) -> Iterator[str]:
     yield _event({"type": "message_stop"}, "message_stop")
 
 
-def _gemini(answer: Any) -> Iterator[str]:
+def _gemini(answer: Json) -> Iterator[str]:
     if not answer.get("candidates"):
         yield _event(answer)
         return

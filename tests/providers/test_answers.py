@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -76,14 +75,16 @@ async def _compare_with_sdk(server: FakeServer, provider: str, name: str, *, str
     assert _essence(read) == _essence(ours)
 
 
-def _essence(completion: Completion) -> Any:
+def _essence(completion: Completion) -> Json:
     """What both readings must share: the SDKs fill in their own defaults inside opaque records."""
     blocks = [
-        block.replace(extra=None, citations=()) if block.kind == "text"
-        else OpaqueBlock(provider=block.provider, raw="") if isinstance(block, OpaqueBlock)
+        block.replace(extra=None, citations=())
+        if block.kind == "text"
+        else OpaqueBlock(provider=block.provider, raw="")
+        if isinstance(block, OpaqueBlock)
         else block
         for block in completion.message.blocks
-    ]  # fmt: skip
+    ]
     return blocks, completion.message.origin, completion.finish, completion.finish_raw, completion.usage
 
 
@@ -164,7 +165,8 @@ async def test_calls_without_ids_get_ids_that_are_the_same_for_the_same_answer(s
     first, _ = await ask(server, "gemini", "calls without ids", stream=False)
     again, _ = await ask(server, "gemini", "calls without ids", stream=True)
     ids = [call.id for call in first.message.tool_calls]
-    assert len(set(ids)) == 2 and all(ids)
+    assert len(set(ids)) == 2
+    assert all(ids)
     assert first == again
     assert [call.provider_call_id for call in first.message.tool_calls] == [None, None]
 
@@ -195,7 +197,8 @@ async def test_a_local_server_may_leave_out_what_is_optional(server: FakeServer)
     completion = await PROVIDERS["openai_chat"](server.url).complete(HI)
     (read,) = completion.message.tool_calls
     assert (read.name, read.raw_args, read.provider_call_id) == ("get_time", '{"zone":"UTC"}', None)
-    assert read.id and completion.finish == "tool_use"
+    assert read.id
+    assert completion.finish == "tool_use"
 
 
 async def test_responses_events_without_indices_are_understood(server: FakeServer) -> None:
@@ -206,7 +209,7 @@ async def test_responses_events_without_indices_are_understood(server: FakeServe
         {"type": "response.output_item.done", "item": item},
         {"type": "response.completed", "response": {"id": "r", "status": "completed", "output": []}},
     ]
-    server.answer(sse_reply("".join(f"data: {_json(event)}\n\n" for event in events)))
+    server.answer(sse_reply("".join(f"data: {json.dumps(event)}\n\n" for event in events)))
     deltas: list[Delta] = []
     completion = await PROVIDERS["openai_responses"](server.url).complete(HI, deltas.append)
     assert [call.name for call in completion.message.tool_calls] == ["f"]
@@ -221,13 +224,9 @@ async def test_a_tool_block_that_starts_without_input_is_understood(server: Fake
         {"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": '{"a": 1}'}},
         {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 3}},
     ]
-    server.answer(sse_reply("".join(f"event: x\ndata: {_json(event)}\n\n" for event in events)))
+    server.answer(sse_reply("".join(f"event: x\ndata: {json.dumps(event)}\n\n" for event in events)))
     completion = await PROVIDERS["anthropic"](server.url).complete(HI, lambda delta: None)
     assert completion.message.blocks == (ToolCallBlock(id="t", name="f", raw_args='{"a": 1}', provider_call_id="t"),)
-
-
-def _json(event: Json) -> str:
-    return json.dumps(event)
 
 
 @settings(max_examples=40, deadline=None)

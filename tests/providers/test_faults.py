@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Mapping
-from typing import Any
 
 import pytest
 
@@ -65,7 +64,8 @@ ROWS: list[Row] = [
     ("openai_chat", 401, {}, _openai("Incorrect API key", code="invalid_api_key"), AuthenticationFailed, False, None),
     ("openai_chat", 403, {}, _openai("Country not supported"), AuthenticationFailed, False, None),
     ("openai_chat", 404, {}, _openai("No such model", code="model_not_found"), UnknownModel, False, None),
-    ("openai_chat", 429, {"retry-after-ms": "1500"}, _openai("Rate", code="rate_limit_exceeded"), RateLimited, True, 1.5),
+    ("openai_chat", 429, {"retry-after-ms": "1500"}, _openai("Rate", code="rate_limit_exceeded"),
+     RateLimited, True, 1.5),
     ("openai_chat", 429, {"retry-after": "2.5"}, _openai("Rate"), RateLimited, True, 2.5),
     ("openai_chat", 429, {"retry-after": "1", "retry-after-ms": "0"}, _openai("Rate"), RateLimited, True, 1.0),
     ("openai_chat", 429, {"retry-after": "soon"}, _openai("Rate"), RateLimited, True, None),
@@ -96,25 +96,30 @@ ROWS: list[Row] = [
     ("anthropic", 403, {}, _anthropic("permission_error", "no"), AuthenticationFailed, False, None),
     ("anthropic", 404, {}, _anthropic("not_found_error", "model: x"), UnknownModel, False, None),
     ("anthropic", 400, {"x-should-retry": "false"},
-     _anthropic("invalid_request_error", "prompt is too long: 3333404 tokens > 200000 maximum"), ContextOverflow, False, None),
+     _anthropic("invalid_request_error", "prompt is too long: 3333404 tokens > 200000 maximum"),
+     ContextOverflow, False, None),
     ("anthropic", 400, {}, _TOO_LONG, ContextOverflow, False, None),
-    ("anthropic", 400, {}, _anthropic("invalid_request_error", "Your credit balance is too low"), QuotaExhausted, False, None),
+    ("anthropic", 400, {}, _anthropic("invalid_request_error", "Your credit balance is too low"),
+     QuotaExhausted, False, None),
     ("anthropic", 402, {}, _anthropic("billing_error", "pay"), QuotaExhausted, False, None),
     ("anthropic", 400, {}, _anthropic("invalid_request_error", "Output blocked by content filtering policy"),
      ContentBlocked, False, None),
-    ("anthropic", 400, {}, _anthropic("invalid_request_error", "temperature: Extra inputs"), InvalidRequest, False, None),
+    ("anthropic", 400, {}, _anthropic("invalid_request_error", "temperature: Extra inputs"),
+     InvalidRequest, False, None),
     ("anthropic", 413, {}, _anthropic("request_too_large", "bytes"), InvalidRequest, False, None),
     ("anthropic", 429, {"retry-after": "30"}, _anthropic("rate_limit_error", "slow"), RateLimited, True, 30.0),
     ("anthropic", 500, {}, _anthropic("api_error", "internal"), ServerFault, True, None),
     ("anthropic", 504, {}, _anthropic("timeout_error", "late"), ModelTimeout, True, None),
     ("anthropic", 529, {}, _OVERLOADED, Overloaded, True, None),
     # Gemini's
-    ("gemini", 400, {}, _google(400, "INVALID_ARGUMENT", "API key not valid.", _INVALID_KEY), AuthenticationFailed, False, None),
+    ("gemini", 400, {}, _google(400, "INVALID_ARGUMENT", "API key not valid.", _INVALID_KEY),
+     AuthenticationFailed, False, None),
     ("gemini", 403, {}, _google(403, "PERMISSION_DENIED", "no"), AuthenticationFailed, False, None),
     ("gemini", 404, {}, _google(404, "NOT_FOUND", "no model"), UnknownModel, False, None),
-    ("gemini", 429, {}, _google(429, "RESOURCE_EXHAUSTED", "You exceeded your current quota", _RETRY), RateLimited, True, 48.5),
+    ("gemini", 429, {}, _google(429, "RESOURCE_EXHAUSTED", "You exceeded your current quota", _RETRY),
+     RateLimited, True, 48.5),
     ("gemini", 429, {}, [_google(429, "RESOURCE_EXHAUSTED", "in a list", _RETRY)], RateLimited, True, 48.5),
-    ("gemini", 400, {}, _google(400, "INVALID_ARGUMENT", "The input token count (9) exceeds the maximum number of tokens"),
+    ("gemini", 400, {}, _google(400, "INVALID_ARGUMENT", "The input token count (9) exceeds the maximum of tokens"),
      ContextOverflow, False, None),
     ("gemini", 400, {}, _google(400, "INVALID_ARGUMENT", "bad"), InvalidRequest, False, None),
     ("gemini", 500, {}, _google(500, "INTERNAL", "oops"), ServerFault, True, None),
@@ -145,20 +150,24 @@ async def test_each_error_answer_becomes_its_class_after_one_request(
     assert get_retryable(error) is verdict
     assert error.wait_seconds == wait
     assert error.status == status
-    assert str(status) in str(error) and error.provider in str(error)
+    assert str(status) in str(error)
+    assert error.provider in str(error)
     assert error.__cause__ is None
 
 
 STREAMED: list[tuple[str, Json, type[ModelError], float | None]] = [
     ("openai_chat", _openai("The server had an error", "server_error"), ServerFault, None),
-    ("openai_chat", {"error": {"message": "Loading model", "type": "unavailable_error", "code": 503}}, Overloaded, None),
+    ("openai_chat", {"error": {"message": "Loading model", "type": "unavailable_error", "code": 503}},
+     Overloaded, None),
     ("openai_responses", {"type": "error", "code": "rate_limit_exceeded", "message": "slow"}, RateLimited, None),
-    ("openai_responses", {"type": "error", "error": {"code": "insufficient_quota", "message": "pay"}}, QuotaExhausted, None),
+    ("openai_responses", {"type": "error", "error": {"code": "insufficient_quota", "message": "pay"}},
+     QuotaExhausted, None),
     ("openai_responses", {"type": "response.failed", "response": {"status": "failed", "error": {
         "code": "server_error", "message": "oops"}}}, ServerFault, None),
     ("openai_responses", {"type": "response.failed", "response": {"status": "failed", "error": {
         "code": "invalid_prompt", "message": "no"}}}, ContentBlocked, None),
-    ("openai_responses", {"type": "response.failed", "response": {"status": "failed", "error": None}}, ServerFault, None),
+    ("openai_responses", {"type": "response.failed", "response": {"status": "failed", "error": None}},
+     ServerFault, None),
     ("anthropic", _OVERLOADED, Overloaded, None),
     ("anthropic", _anthropic("api_error", "Internal"), ServerFault, None),
     ("anthropic", _anthropic("invalid_request_error", "bad"), InvalidRequest, None),
@@ -297,7 +306,7 @@ def test_a_senseless_wait_hint_is_none(value: str) -> None:
 
 
 async def test_a_wait_hint_on_a_success_is_ignored(server: FakeServer) -> None:
-    answer: Any = ANSWERS["anthropic"]["text"]
+    answer: Json = ANSWERS["anthropic"]["text"]
     server.answer(json_reply(answer, headers={"retry-after": "30"}))
     completion = await PROVIDERS["anthropic"](server.url).complete(HI)
     assert completion.finish == "stop"

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from outlast.messages import (
     AnyBlock,
+    Json,
     MediaBlock,
     Message,
     OpaqueBlock,
@@ -111,17 +112,17 @@ def test_a_conversation_fits_every_provider(provider: str, messages: tuple[Messa
     assert results == calls
 
 
-def _chat(body: Any) -> tuple[list[Any], list[Any]]:
+def _chat(body: Json) -> tuple[list[Any], list[Any]]:
     calls = [call["id"] for message in body["messages"] for call in message.get("tool_calls", ())]
     return calls, [message["tool_call_id"] for message in body["messages"] if message["role"] == "tool"]
 
 
-def _responses(body: Any) -> tuple[list[Any], list[Any]]:
+def _responses(body: Json) -> tuple[list[Any], list[Any]]:
     calls = [item["call_id"] for item in body["input"] if item.get("type") == "function_call"]
     return calls, [item["call_id"] for item in body["input"] if item.get("type") == "function_call_output"]
 
 
-def _anthropic(body: Any) -> tuple[list[Any], list[Any]]:
+def _anthropic(body: Json) -> tuple[list[Any], list[Any]]:
     roles = [turn["role"] for turn in body["messages"]]
     assert roles == ["user", "assistant"] * (len(roles) // 2) + ["user"] * (len(roles) % 2)
     blocks = [block for turn in body["messages"] for block in turn["content"]]
@@ -130,7 +131,7 @@ def _anthropic(body: Any) -> tuple[list[Any], list[Any]]:
     return calls, [block["tool_use_id"] for block in blocks if block["type"] == "tool_result"]
 
 
-def _gemini(body: Any) -> tuple[list[Any], list[Any]]:
+def _gemini(body: Json) -> tuple[list[Any], list[Any]]:
     assert body["contents"][0]["role"] == "user"
     parts = [part for content in body["contents"] for part in content["parts"]]
     calls = [part["functionCall"].get("id") for part in parts if "functionCall" in part]

@@ -89,7 +89,8 @@ async def test_the_address_of_ollama_may_have_any_usual_form(
     (received,) = server.received
     assert received.path == "/v1/chat/completions"
     assert "authorization" not in received.headers
-    assert completion.message.origin is not None and completion.message.origin.provider == "ollama"
+    assert completion.message.origin is not None
+    assert completion.message.origin.provider == "ollama"
 
 
 @pytest.mark.parametrize(

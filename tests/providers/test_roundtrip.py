@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -48,7 +49,7 @@ def conversation(message: Message) -> tuple[Message, ...]:
     return (user("Hi"), message, *results, user("Go on"))
 
 
-async def second_request(server: FakeServer, provider: str, name: str) -> Any:
+async def second_request(server: FakeServer, provider: str, name: str) -> Json:
     """The body of the request that follows an answer; the transcript was stored and loaded in between."""
     model = PROVIDERS[provider](server.url)
     server.answer(json_reply(ANSWERS[provider][name]), hello(provider))
@@ -59,7 +60,7 @@ async def second_request(server: FakeServer, provider: str, name: str) -> Any:
     return server.received[1].json
 
 
-def _chat(answer: Any, body: Any) -> tuple[Json, Json]:
+def _chat(answer: Json, body: Json) -> tuple[Json, Json]:
     message = answer["choices"][0]["message"]
     sent = next(each for each in body["messages"] if each["role"] == "assistant")
     calls = {"tool_calls": message["tool_calls"]} if "tool_calls" in message else {}
@@ -67,7 +68,7 @@ def _chat(answer: Any, body: Any) -> tuple[Json, Json]:
     return sent, {"role": "assistant", "content": message["content"]} | calls | rest
 
 
-def _responses(answer: Any, body: Any) -> tuple[Json, Json]:
+def _responses(answer: Json, body: Json) -> tuple[Json, Json]:
     expected = []
     for item in answer["output"]:
         kept = dict(item)
@@ -81,12 +82,12 @@ def _responses(answer: Any, body: Any) -> tuple[Json, Json]:
     return body["input"][1 : 1 + len(expected)], expected
 
 
-def _anthropic(answer: Any, body: Any) -> tuple[Json, Json]:
+def _anthropic(answer: Json, body: Json) -> tuple[Json, Json]:
     turns = [turn["content"] for turn in body["messages"] if turn["role"] == "assistant"]
     return (turns[0] if turns else []), answer["content"]
 
 
-def _gemini(answer: Any, body: Any) -> tuple[Json, Json]:
+def _gemini(answer: Json, body: Json) -> tuple[Json, Json]:
     turns = [content["parts"] for content in body["contents"] if content["role"] == "model"]
     candidate = (answer.get("candidates") or [{"content": {"parts": []}}])[0]
     expected = [dict(part) for part in candidate["content"]["parts"]]
@@ -125,15 +126,9 @@ async def test_an_answer_may_go_on_at_any_other_provider(
     text = encode_body(body).decode()
     if target == provider:
         return
-    check_body(target, _plain(text))
+    check_body(target, json.loads(text))
     for secret in ("gAAAAAB", "EqQB", "CnQB", "EmwK", "srvtoolu", "rs_1", "msg_1", "fc_a", "call_a", "toolu_a"):
         assert secret not in text
-
-
-def _plain(text: str) -> Any:
-    import json
-
-    return json.loads(text)
 
 
 async def test_streamed_argument_text_goes_back_byte_by_byte(server: FakeServer) -> None:
@@ -148,17 +143,11 @@ async def test_streamed_argument_text_goes_back_byte_by_byte(server: FakeServer)
         {"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": raw}},
         {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {}},
     ]
-    server.answer(sse_reply("".join(f"data: {_dump(event)}\n\n" for event in events)), hello("anthropic"))
+    server.answer(sse_reply("".join(f"data: {json.dumps(event)}\n\n" for event in events)), hello("anthropic"))
     model = PROVIDERS["anthropic"](server.url)
     completion = await model.complete(HI, lambda delta: None)
     await model.complete(ModelRequest(messages=conversation(localised(completion.message))))
     assert f'"id":"toolu_1","name":"f","input":{raw}'.encode() in server.received[1].body
-
-
-def _dump(event: Json) -> str:
-    import json
-
-    return json.dumps(event)
 
 
 def test_reasoning_whose_item_lost_its_id_is_left_out() -> None:
@@ -194,5 +183,5 @@ def test_ids_that_a_provider_used_twice_are_told_apart() -> None:
 def test_signatures_do_not_go_to_another_api_of_the_same_provider() -> None:
     answer = PROVIDERS["openai_responses"]("").parse(ANSWERS["openai_responses"]["reasoning and a call"])
     body = PROVIDERS["openai_chat"]("").render(ModelRequest(messages=conversation(localised(answer.message))))
-    assert "gAAAAAB" not in _dump(body)
+    assert "gAAAAAB" not in json.dumps(body)
     assert body["messages"][1]["tool_calls"][0]["id"].startswith("s0001_tool_1")
