@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import TypeAdapter
 
@@ -18,6 +18,9 @@ from outlast.middleware.contract import check_middleware, name_of
 from outlast.model import Model, ModelRequest, ModelSettings, ResponseFormat, ToolSpec
 from outlast.state import RunState
 from outlast.tools import Tool, as_tool
+
+if TYPE_CHECKING:
+    from outlast.middleware.sub_agents import SubAgent
 
 _log = logging.getLogger("outlast")
 
@@ -211,10 +214,25 @@ def _collect_tools(
 def _collect_agents(agent: str, middlewares: tuple[object, ...]) -> dict[str, Agent]:
     found: dict[str, Agent] = {}
     for middleware in middlewares:
-        for candidate in getattr(middleware, "agents", ()):
-            if found.setdefault(candidate.name, candidate) is not candidate:
-                raise ValueError(f"agent {agent!r} has two sub-agents named {candidate.name!r}")
+        for spec in getattr(middleware, "subagents", ()):
+            if spec.name in found:
+                raise ValueError(f"agent {agent!r} has two sub-agents named {spec.name!r}")
+            found[spec.name] = _specialist(spec, getattr(middleware, "model", ""))
     return found
+
+
+def _specialist(spec: SubAgent, model: str | Model) -> Agent:
+    return Agent(
+        AgentOptions(
+            name=spec.name,
+            model=spec.model if spec.model is not None else model,
+            instructions=spec.instructions,
+            tools=spec.tools,
+            middleware=spec.middleware,
+            response_format=spec.response_format,
+            max_steps=spec.max_steps,
+        )
+    )
 
 
 def _collect_models(main: str | Model, middlewares: tuple[object, ...]) -> tuple[str | Model, ...]:

@@ -1,4 +1,12 @@
-"""Middleware: the contract, the order of hooks, and the prebuilt ones."""
+"""Middleware: the contract, the order of hooks, and the prebuilt ones.
+
+Each prebuilt middleware is imported when it is first asked for, so that ``import outlast`` stays quick.
+"""
+
+import importlib
+import sys
+import types
+from typing import TYPE_CHECKING
 
 from outlast.middleware.compose import (
     compose_model_call,
@@ -9,19 +17,61 @@ from outlast.middleware.compose import (
     run_before_tool,
 )
 from outlast.middleware.contract import HookContext, Middleware, create_middleware
-from outlast.middleware.human_in_the_loop import DecisionRequest, ToolApproval, human_in_the_loop
+
+if TYPE_CHECKING:
+    from outlast.middleware.context_editing import ClearToolUsesEdit, context_editing_middleware
+    from outlast.middleware.human_in_the_loop import DecisionRequest, ToolApproval, human_in_the_loop
+    from outlast.middleware.sub_agents import SubAgent, create_sub_agent_middleware
+    from outlast.middleware.summarization import summarization_middleware
+
+_HOMES = {
+    "ClearToolUsesEdit": "context_editing",
+    "DecisionRequest": "human_in_the_loop",
+    "SubAgent": "sub_agents",
+    "ToolApproval": "human_in_the_loop",
+    "context_editing_middleware": "context_editing",
+    "create_sub_agent_middleware": "sub_agents",
+    "human_in_the_loop": "human_in_the_loop",
+    "summarization_middleware": "summarization",
+}
+"""Where each prebuilt name lives."""
 
 __all__ = [
+    "ClearToolUsesEdit",
     "DecisionRequest",
     "HookContext",
     "Middleware",
+    "SubAgent",
     "ToolApproval",
     "compose_model_call",
     "compose_tool_call",
+    "context_editing_middleware",
     "create_middleware",
+    "create_sub_agent_middleware",
     "human_in_the_loop",
     "run_after_model",
     "run_after_tool",
     "run_before_model",
     "run_before_tool",
+    "summarization_middleware",
 ]
+
+
+class _Package(types.ModuleType):
+    """This package, on which a prebuilt name is always the function, never the submodule of the same name."""
+
+    def __getattr__(self, name: str) -> object:
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found: object = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+        self.__dict__[name] = found
+        return found
+
+    def __setattr__(self, name: str, value: object) -> None:
+        # The import system binds a submodule to its package once it is loaded.
+        if name in _HOMES and isinstance(value, types.ModuleType):
+            value = getattr(value, name)
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

@@ -132,7 +132,7 @@ class HookContext:
         return await self._need(self._run).call_model(model, request)
 
     async def run_agent(self, name: str, text: str, call: ToolCall) -> ChildOutcome:
-        """Run a sub-agent that a middleware declared in ``agents``, as a run of its own, and wait for its end.
+        """Run a sub-agent that a middleware declared in ``subagents``, as a run of its own, and wait for its end.
 
         Only from ``around_tool``, once per call: the call names the child, so that a restart finds it again. What
         the child asks a person is pending at this run too, with its path.

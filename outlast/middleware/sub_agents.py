@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from outlast.agent import Agent, AgentOptions
 from outlast.messages import Json
 from outlast.middleware.contract import HookContext, ToolNext
 from outlast.model import Model
@@ -35,12 +34,17 @@ class SubAgent:
     response_format: type | Mapping[str, Json] | None = None
     max_steps: int = 100
 
+    def __post_init__(self) -> None:
+        if not self.name or "/" in self.name:
+            raise ValueError(f"a sub-agent's name must not be empty and must be without '/', not {self.name!r}")
+
 
 @dataclass(frozen=True)
 class SubAgents:
     """See :func:`create_sub_agent_middleware`."""
 
-    agents: tuple[Agent, ...]
+    model: str | Model
+    subagents: tuple[SubAgent, ...]
     tools: tuple[Tool, ...]
     name: str = field(default="sub_agents")
 
@@ -49,7 +53,7 @@ class SubAgents:
         if call.name != TASK:
             return await call_next(call)
         wanted = call.args["subagent_type"]
-        known = [agent.name for agent in self.agents]
+        known = [spec.name for spec in self.subagents]
         if wanted not in known:
             return error_result(call, f"There is no sub-agent {wanted!r}. Choose one of: {', '.join(known)}.")
         outcome = await ctx.run_agent(wanted, call.args["description"], call)
@@ -70,7 +74,7 @@ def create_sub_agent_middleware(model: str | Model, subagents: Sequence[SubAgent
         subagents: :class:`SubAgent` values, or dicts with the same keys.
 
     Raises:
-        TypeError, ValueError: None given, a name twice, an unknown key, or anything that an agent would refuse.
+        TypeError, ValueError: None given, a name twice, an unknown key, or a name with a slash. What an agent refuses is refused when the agent is made.
     """
     if not subagents:
         raise ValueError("create_sub_agent_middleware: subagents is empty; give at least one")
@@ -79,7 +83,7 @@ def create_sub_agent_middleware(model: str | Model, subagents: Sequence[SubAgent
     doubles = sorted({name for name in names if names.count(name) > 1})
     if doubles:
         raise ValueError(f"create_sub_agent_middleware: two sub-agents are named {', '.join(doubles)}")
-    return SubAgents(agents=tuple(_agent(spec, model) for spec in specs), tools=(_task_tool(specs),))
+    return SubAgents(model, tuple(specs), tools=(_task_tool(specs),))
 
 
 def _spec(item: SubAgent | Mapping[str, Any]) -> SubAgent:
@@ -95,20 +99,6 @@ def _spec(item: SubAgent | Mapping[str, Any]) -> SubAgent:
     if missing:
         raise ValueError(f"sub-agent {item.get('name')!r}: {' and '.join(missing)} missing")
     return SubAgent(**item)
-
-
-def _agent(spec: SubAgent, model: str | Model) -> Agent:
-    return Agent(
-        AgentOptions(
-            name=spec.name,
-            model=spec.model if spec.model is not None else model,
-            instructions=spec.instructions,
-            tools=spec.tools,
-            middleware=spec.middleware,
-            response_format=spec.response_format,
-            max_steps=spec.max_steps,
-        )
-    )
 
 
 def _task_tool(specs: Sequence[SubAgent]) -> Tool:

@@ -114,11 +114,12 @@ def summarization_middleware(
     """
     if not isinstance(model, str | Model):
         raise TypeError(f"summarization_middleware: model must be a text or a model object, not {model!r:.80}")
-    for option, value in (
-        ("trigger_tokens", trigger_tokens),
-        ("keep_messages", keep_messages),
-        ("summary_input_tokens", summary_input_tokens),
-    ):
+    numbers: Mapping[str, object] = {
+        "trigger_tokens": trigger_tokens,
+        "keep_messages": keep_messages,
+        "summary_input_tokens": summary_input_tokens,
+    }
+    for option, value in numbers.items():
         if not isinstance(value, int) or value < 1:
             raise ValueError(f"summarization_middleware: {option} must be a whole number of at least 1, not {value!r}")
     return Summarization(model, trigger_tokens, keep_messages, prompt, summary_input_tokens)
