@@ -55,11 +55,11 @@ TIME_SKIPPING: Final[Mapping[str, Json]] = {"frontend.WorkflowTimeSkippingEnable
 # lose the last moments, never the file.
 _PRAGMAS: Final = ("journal_mode=wal", "synchronous=normal")
 
-# Run by a fresh interpreter between us and the server: ask the kernel for SIGTERM at our death, then become the server.
+# Run by a fresh interpreter between us and the server: ask the kernel for SIGKILL at our death, then become the server.
 # (A `preexec_fn` would fork a process that has threads, which Python warns about with reason.)
 _SHIM: Final = """
 import ctypes, os, sys
-ctypes.CDLL(None).prctl(1, 15)
+ctypes.CDLL(None).prctl(1, 9)
 if os.getppid() == int(sys.argv[1]):
     os.execv(sys.argv[2], sys.argv[2:])
 """

@@ -136,11 +136,11 @@ class DirectoryStorage(StorageDriver):
         with contextlib.suppress(FileNotFoundError):
             if path.stat().st_size == len(data):
                 return
-        if not path.parent.is_dir():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._flush_directory(path.parent.parent)
-        temporary = self._write_temporary(data)
+        temporary = self._write_temporary(data)  # first: fails if the whole store is away, instead of making a new one
         try:
+            if not path.parent.is_dir():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                self._flush_directory(path.parent.parent)
             temporary.replace(path)
         except BaseException:
             temporary.unlink(missing_ok=True)
@@ -174,7 +174,7 @@ class DirectoryStorage(StorageDriver):
         (self.root / "tmp").mkdir(mode=0o700, exist_ok=True)
         path = self.root / "key"
         if not path.exists():
-            if (self.root / "objects").exists():
+            if (self.root / "objects").exists() and not path.exists():  # another process may just have made both
                 raise OutlastError(
                     f"storage directory {self.root} holds objects but its file `key` is gone: without it none of them "
                     "can be read. Put it back from a backup, or choose an empty directory"
