@@ -18,7 +18,7 @@ from outlast.model import Model
 from outlast.models import resolve_model
 from outlast.registry import AgentRegistry
 from outlast.workflows.agent_run import AgentRun
-from outlast.workflows.definitions import WorkflowHost, install_host, sandbox_runner
+from outlast.workflows.definitions import REPLAYER, WorkflowHost, install_host, sandbox_runner
 
 _LARGE_RESULT = 30_000_000
 _INLINE_RESULT = 1_000_000
@@ -70,7 +70,7 @@ class AgentPlugin(SimplePlugin):
         """Temporal calls this when a replayer is made."""
         config = super().configure_replayer(config)
         converter = config.get("data_converter")
-        install_host("", self._host(converter is not None and converter.external_storage is not None))
+        install_host(REPLAYER, self._host(converter is not None and converter.external_storage is not None))
         config["workflows"] = [*config.get("workflows", []), AgentRun]
         config["workflow_runner"] = sandbox_runner(self.agents)
         return config

@@ -3,11 +3,9 @@
 Each prebuilt middleware is imported when it is first asked for, so that ``import outlast`` stays quick.
 """
 
-import importlib
-import sys
-import types
 from typing import TYPE_CHECKING
 
+from outlast.lazy_package import make_lazy
 from outlast.middleware.compose import (
     compose_model_call,
     compose_tool_call,
@@ -57,21 +55,4 @@ __all__ = [
 ]
 
 
-class _Package(types.ModuleType):
-    """This package, on which a prebuilt name is always the function, never the submodule of the same name."""
-
-    def __getattr__(self, name: str) -> object:
-        if name not in _HOMES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        found: object = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-        self.__dict__[name] = found
-        return found
-
-    def __setattr__(self, name: str, value: object) -> None:
-        # The import system binds a submodule to its package once it is loaded.
-        if name in _HOMES and isinstance(value, types.ModuleType):
-            value = getattr(value, name)
-        super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package
+make_lazy(__name__, _HOMES)

@@ -151,6 +151,11 @@ def where_of(error: BaseException, otherwise: str) -> str:
 
 def describe(error: BaseException) -> str:
     """``ClassName: message``, whatever the error's own ``__str__`` does."""
+    if type(error).__name__ == "RestrictedWorkflowAccessError":  # the sandbox's; its own advice is for workflow authors
+        return (
+            f"RestrictedWorkflowAccessError: {getattr(error, 'qualified_name', 'something')} would not replay. "
+            "Hooks use ctx.now(), ctx.random, ctx.uuid(), ctx.sleep(), or call a @side_effect function"
+        )
     try:
         text = str(error)
     except BaseException:

@@ -74,7 +74,8 @@ def create_sub_agent_middleware(model: str | Model, subagents: Sequence[SubAgent
         subagents: :class:`SubAgent` values, or dicts with the same keys.
 
     Raises:
-        TypeError, ValueError: None given, a name twice, an unknown key, or a name with a slash. What an agent refuses is refused when the agent is made.
+        TypeError, ValueError: None given, a name twice, an unknown key, or a name with a slash.
+            What an agent would refuse is refused when the agent is made.
     """
     if not subagents:
         raise ValueError("create_sub_agent_middleware: subagents is empty; give at least one")

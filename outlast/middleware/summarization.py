@@ -15,8 +15,8 @@ from outlast.tokens import estimate_messages, estimate_request, estimate_text
 PROMPT = (
     "Below is the older part of a conversation between a user and an assistant that uses tools. Write the notes that "
     "the assistant needs to go on with the task: the user's goal and wishes, what was found out (names, numbers, ids, "
-    "paths, exactly), what was done and with which result, what was decided, and what is still open. Do not repeat what is "
-    "settled and no longer matters. Answer with the notes alone."
+    "paths, exactly), what was done and with which result, what was decided, and what is still open. Do not repeat "
+    "what is settled and no longer matters. Answer with the notes alone."
 )
 
 

@@ -7,11 +7,13 @@ hooks are not, so that a clock or a random number in a hook is caught and named.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from temporalio import workflow
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
+from temporalio.worker.workflow_sandbox._importer import Importer
 
 from outlast.agent import Agent
 from outlast.middleware.contract import HOOKS, hook_of
@@ -55,10 +57,14 @@ class WorkflowHost:
         if attribute is None or not workflow.unsafe.in_sandbox():
             return self.agents.get(name).middleware
         # Hooks are run under guard, so their modules are; tools and models are the worker's own.
-        module = __import__(self.agents.get(first).module, fromlist=[attribute])
+        with _loading():
+            module = __import__(self.agents.get(first).module, fromlist=[attribute])
         found: Agent | None = getattr(module, attribute).descend(path)
         return found.middleware if found is not None else self.agents.get(name).middleware
 
+
+REPLAYER = ""
+"""Stands for the task queue of a replayer, which has none."""
 
 _hosts: dict[str, WorkflowHost] = {}
 
@@ -69,11 +75,8 @@ def install_host(task_queue: str, host: WorkflowHost) -> None:
 
 
 def current_host() -> WorkflowHost:
-    """The host of the running workflow's task queue; in a replay of a foreign queue, the only one there is."""
-    queue = workflow.info().task_queue
-    if queue in _hosts:
-        return _hosts[queue]
-    return next(iter(_hosts.values()))
+    """The host of the running workflow's task queue; in a replayer, the newest replayer's."""
+    return _hosts.get(workflow.info().task_queue) or _hosts[REPLAYER]
 
 
 def sandbox_runner(agents: Iterable[Agent]) -> SandboxedWorkflowRunner:
@@ -86,6 +89,22 @@ def sandbox_runner(agents: Iterable[Agent]) -> SandboxedWorkflowRunner:
     passed = {name for name in list(sys.modules) if name not in guarded and name != "__main__"}
     restrictions = SandboxRestrictions.default
     return SandboxedWorkflowRunner(restrictions=restrictions.with_passthrough_modules(*passed))
+
+
+@contextmanager
+def _loading() -> Iterator[None]:
+    """As Temporal loads a workflow's module: what it does when it is imported is free, what its hooks do is guarded."""
+    importer = Importer.current_importer()
+    context = importer.restriction_context if importer is not None else None
+    silent = workflow.SandboxImportNotificationPolicy.SILENT
+    if context is not None:
+        context.is_runtime = False
+    try:
+        with workflow.unsafe.sandbox_import_notification_policy(silent):
+            yield
+    finally:
+        if context is not None:
+            context.is_runtime = True
 
 
 def _attribute_of(agent: Agent) -> str | None:
