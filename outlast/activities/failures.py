@@ -6,6 +6,7 @@ worker or a time-out is Temporal's.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
@@ -106,12 +107,13 @@ def tool_failure(error: ActivityError, tool: str, idempotent: bool) -> BaseExcep
 
     def lost(text: str) -> BaseException:
         if idempotent:
-            return ToolError(f"{tool} did not finish: {text}", tool=tool)
+            return ToolError(f"{tool} did not finish: {text}", tool=tool, retryable=False)
         return ToolError(
             f"{tool} may or may not have happened: its worker was lost, or its time-out came, while it was running, "
             "and it is declared not to be repeatable. Do not call it again unless somebody has checked.",
             tool=tool,
             outcome_unknown=True,
+            retryable=False,
         )
 
     def back(text: str, details: FailureDetails) -> BaseException:
@@ -131,7 +133,7 @@ def _back(
     lost: Callable[[str], BaseException],
 ) -> BaseException:
     if is_cancelled_exception(error):
-        return error
+        return asyncio.CancelledError("the activity was cancelled")  # no hook may take it for a failure (AC-36)
     cause = error.cause
     if isinstance(cause, TimeoutError):
         return lost(f"no answer within its limits ({cause.type.name if cause.type else 'time-out'})")
