@@ -81,7 +81,7 @@ class Agent:
         _check_middlewares(self.name, self.middleware)
         self.tools: Mapping[str, Tool] = _collect_tools(self.name, options.tools, self.middleware)
         self.subagents: Mapping[str, Agent] = _collect_agents(self.name, self.middleware)
-        self.models: tuple[str | Model, ...] = _collect_models(options.model, self.middleware)
+        self.models: tuple[str | Model, ...] = collect_models(options.model, self.middleware)
         self.module: str = sys._getframe(1).f_globals.get("__name__", "")
 
     def __repr__(self) -> str:
@@ -97,9 +97,7 @@ class Agent:
     def model_ref(self, model: str | Model | None = None) -> str | None:
         """What names a model in a payload: a model string itself, ``slot:N`` for an object; None if undeclared."""
         wanted = self.options.model if model is None else model
-        if isinstance(wanted, str):
-            return wanted
-        return next((f"slot:{index}" for index, known in enumerate(self.models) if known is wanted), None)
+        return find_model(wanted, self.models)
 
     def resolve_ref(self, ref: str) -> str | Model:
         """The model a reference names; the worker's side of :meth:`model_ref`.
@@ -235,5 +233,13 @@ def _specialist(spec: SubAgent, model: str | Model) -> Agent:
     )
 
 
-def _collect_models(main: str | Model, middlewares: tuple[object, ...]) -> tuple[str | Model, ...]:
+def find_model(wanted: str | Model, models: Sequence[str | Model]) -> str | None:
+    """What names a model in a payload, by its place among the models of an agent."""
+    if isinstance(wanted, str):
+        return wanted
+    return next((f"slot:{index}" for index, known in enumerate(models) if known is wanted), None)
+
+
+def collect_models(main: str | Model, middlewares: Sequence[object]) -> tuple[str | Model, ...]:
+    """The models of an agent: its own, then what each middleware declares."""
     return (main, *(model for middleware in middlewares for model in getattr(middleware, "models", ())))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from outlast.agent import Agent
+from outlast.agent import Agent, collect_models, find_model
 from outlast.approvals import (
     AuditRecord,
     Decision,
@@ -23,7 +23,10 @@ from outlast.middleware.contract import HookContext, hook_of
 from outlast.model import Completion, Model, ModelRequest, check_request
 from outlast.runtime import CommandIds, ModelCall, Runtime, current_effects, current_runtime, current_scope
 from outlast.state import CallState, ChildOutcome, RunState, check_json
-from outlast.tools import ToolCall, error_result
+from outlast.tools import Tool, ToolCall, error_result
+
+MODEL_STEP = "model"
+"""The scope of a step's own model call."""
 
 
 class Execution:
@@ -39,6 +42,7 @@ class Execution:
         self.state = state
         self.runtime = runtime
         self.middleware = tuple(agent.middleware if middleware is None else middleware)
+        self.models = collect_models(agent.options.model, self.middleware)
         self.ids = CommandIds()
         self.streams = not any(hook_of(item, "wrap_model") for item in self.middleware)
         self._reported: tuple[str, ...] = ()
@@ -97,23 +101,43 @@ class Execution:
 
     async def call_model(self, model: str | Model | None, request: ModelRequest, scope: str = "") -> Completion:
         """One model call, checked before it is sent; its usage counts. ``model`` None is the agent's own."""
-        ref = self.agent.model_ref(model)
-        if ref is None:
-            name = getattr(model, "name", model)
-            raise AgentError(
-                "UNKNOWN_MODEL", f"model object {name!r} is not declared; put it in the middleware's `models`"
-            )
+        ref = self.model_ref(model)
         check_request(request)
         command_id = self.command_id(scope or f"{current_scope.get()}.model")
-        call = ModelCall(command_id, ref, request, stream=self.streams and model is None)
+        call = ModelCall(command_id, ref, request, stream=self.streams and scope == MODEL_STEP)
         completion = await self.runtime.call_model(call)
         usage = completion.usage.model_copy(update={"model_calls": 1})
         self.state.usage = self.state.usage + usage
         return completion
 
+    def model_ref(self, model: str | Model | None) -> str:
+        """What names a model; objects are told by their place, whichever import of the agent's module they are from."""
+        ref = self.agent.model_ref(model) or find_model(model or "", self.models)
+        if not ref:
+            name = getattr(model, "name", model)
+            raise AgentError(
+                "UNKNOWN_MODEL", f"model object {name!r} is not declared; put it in the middleware's `models`"
+            )
+        return ref
+
+    @property
+    def model_name(self) -> str:
+        """The name of the agent's own model."""
+        model = self.agent.options.model
+        return model if isinstance(model, str) else model.name
+
+    def find_tool(self, name: str) -> Tool | None:
+        """The agent's tool of this name."""
+        return self.agent.tools.get(name)
+
+    def calls(self, only_open: bool) -> tuple[ToolCall, ...]:
+        """The calls of the current step, as they stand now."""
+        return tuple(item.call for item in self.state.batch or () if item.result is None or not only_open)
+
     async def model_step(self, request: ModelRequest) -> Completion:
-        """The agent's own model call, inside every ``wrap_model``; call ids become ours before a hook sees them."""
-        completion = await self.call_model(None, request, scope="model")
+        """The step's model call, inside every ``wrap_model``; call ids become ours before a hook sees them."""
+        sent = request.model_copy(update={"model": ""}) if request.model else request
+        completion = await self.call_model(request.model or None, sent, scope=MODEL_STEP)
         return completion.model_copy(update={"message": self.localise(completion.message)})
 
     def localise(self, message: Message) -> Message:

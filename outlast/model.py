@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from operator import not_
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from pydantic import BaseModel, Field
@@ -52,12 +53,15 @@ class ModelRequest(Value):
     Attributes:
         messages: System message first, if any; a sound sequence (:func:`outlast.messages.sequence_fault`).
         tools: What the model may call.
+        model: The model to ask instead of the agent's own, for this call: a model string, or what
+            ``ctx.model_ref(model)`` gives for a model object.
     """
 
     messages: tuple[Message, ...]
     tools: tuple[ToolSpec, ...] = ()
     response_format: ResponseFormat | None = None
     settings: ModelSettings = ModelSettings()
+    model: str = Field(default="", exclude_if=not_)
 
 
 class Completion(Value):

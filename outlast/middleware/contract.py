@@ -57,6 +57,23 @@ class RunHandle(Protocol):
         """The agent's name."""
         ...
 
+    @property
+    def model_name(self) -> str:
+        """See :attr:`HookContext.model`."""
+        ...
+
+    def model_ref(self, model: str | Model | None) -> str:
+        """See :meth:`HookContext.model_ref`."""
+        ...
+
+    def find_tool(self, name: str) -> Tool | None:
+        """See :meth:`HookContext.tool`."""
+        ...
+
+    def calls(self, only_open: bool) -> tuple[ToolCall, ...]:
+        """See :attr:`HookContext.calls`."""
+        ...
+
     async def call_model(self, model: str | Model, request: ModelRequest) -> Completion:
         """See :meth:`HookContext.call_model`."""
         ...
@@ -104,6 +121,33 @@ class HookContext:
     def agent(self) -> str:
         """The agent's name."""
         return self._need(self._run).agent_name
+
+    @property
+    def model(self) -> str:
+        """The name of the agent's own model, ``provider:model``."""
+        return self._need(self._run).model_name
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        """The tool calls of the current step as they would run now, in call order, refused ones too."""
+        return self._need(self._run).calls(only_open=False)
+
+    @property
+    def open_calls(self) -> tuple[ToolCall, ...]:
+        """Those of :attr:`calls` that have no result yet: neither refused nor finished."""
+        return self._need(self._run).calls(only_open=True)
+
+    def tool(self, name: str) -> Tool | None:
+        """The agent's tool of this name: its description, schema and options."""
+        return self._need(self._run).find_tool(name)
+
+    def model_ref(self, model: str | Model) -> str:
+        """What names a model in ``ModelRequest.model``: a model string itself, or the place of a declared object.
+
+        Raises:
+            AgentError: ``UNKNOWN_MODEL``: a model object that no middleware declared in ``models``.
+        """
+        return self._need(self._run).model_ref(model)
 
     @property
     def random(self) -> random.Random:
