@@ -48,7 +48,10 @@ async def _start(run: Execution, name: str, text: str, call: ToolCall) -> ChildS
         raise AgentError("TOO_DEEP", f"sub-agents are nested more than {MAX_DEPTH} deep at {run.state.agent}/{name}")
     child = ChildState(id=f"{run.runtime.run_id}/{call.id}", name=name, call_id=call.id)
     start = RunInput(
-        agent=f"{run.state.agent}/{name}", input=text, parent=ParentLink(run_id=run.runtime.run_id, call_id=call.id)
+        agent=f"{run.state.agent}/{name}",
+        input=text,
+        parent=ParentLink(run_id=run.runtime.run_id, call_id=call.id),
+        history_limits=run.state.history_limits,
     )
     run.state.children.append(child)  # before the start: its first report may come sooner than the start's answer
     try:
@@ -71,13 +74,12 @@ async def _wait(run: Execution, child: ChildState) -> ChildOutcome:
         heard = child.report
         await run.report()
         on_time = await run.runtime.wait_until(news, patience, run.command_id(f"child.{child.call_id}"))
-        await _post(run, child)
+        lives = await _post(run, child)
         if not on_time and child.report == heard:
             patience = min(patience * 2, MAX_PATIENCE_SECONDS)
-            if not await run.runtime.signal_run(child.id, "report", None):
-                child.outcome = ChildOutcome(
-                    error="its run is gone: it was terminated, or its history is no longer kept"
-                )
+            lives = await run.runtime.signal_run(child.id, "report", None)
+        if not lives and child.outcome is None:
+            child.outcome = ChildOutcome(error="its run is gone: it was terminated, or its history is no longer kept")
     run.state.usage = run.state.usage + child.outcome.usage
     _show_pending(run, child, ())
     run.state.children.remove(child)
@@ -88,11 +90,13 @@ def _letters(run: Execution, child: ChildState) -> list[tuple[str, dict[str, Jso
     return [letter for letter in run.state.outbox if letter[0] == child.id]
 
 
-async def _post(run: Execution, child: ChildState) -> None:
-    """Send on what people decided for this child."""
+async def _post(run: Execution, child: ChildState) -> bool:
+    """Send on what people decided for this child; False where nobody is there to read it."""
+    lives = True
     for letter in _letters(run, child):
         run.state.outbox.remove(letter)
-        await run.runtime.signal_run(child.id, "decide", letter[1])
+        lives = await run.runtime.signal_run(child.id, "decide", letter[1]) and lives
+    return lives
 
 
 def take_report(run: Execution, report: ChildReport) -> None:

@@ -27,7 +27,7 @@ from outlast.errors import (
     clean_text,
 )
 from outlast.messages import Json, Message, load_messages, well_formed
-from outlast.state import RunInput, RunResult, check_json
+from outlast.state import HistoryLimits, RunInput, RunResult, check_json
 from outlast.watch import WatchEvent, watch
 from outlast.workflows.agent_run import WORKFLOW
 from outlast.workflows.memo import MEMO_KEY, PendingPreview, RunSummary
@@ -213,11 +213,24 @@ class Run:
 
 
 class Client:
-    """A client over a Temporal client; see :meth:`connect`."""
+    """A client over a Temporal client; see :meth:`connect`.
 
-    def __init__(self, temporal: temporalio.client.Client, *, task_queue: str = DEFAULT_TASK_QUEUE) -> None:
+    Args:
+        temporal: Whose data converter must be that of the workers.
+        task_queue: Where runs are started.
+        history_limits: When the executions of runs started here hand over to fresh ones.
+    """
+
+    def __init__(
+        self,
+        temporal: temporalio.client.Client,
+        *,
+        task_queue: str = DEFAULT_TASK_QUEUE,
+        history_limits: HistoryLimits | None = None,
+    ) -> None:
         self.temporal = temporal
         self.task_queue = task_queue
+        self.history_limits = history_limits or HistoryLimits()
 
     @classmethod
     async def connect(cls, address: str | None = None, *, task_queue: str | None = None) -> Self:
@@ -260,7 +273,13 @@ class Client:
         check_json(state, "invocation_state")
         run_id = id if id is not None else f"{agent}-{uuid.uuid4().hex[:12]}"
         text = None if input is None else well_formed(input)
-        start = RunInput(agent=agent, input=text, messages=tuple(messages), invocation_state=state)
+        start = RunInput(
+            agent=agent,
+            input=text,
+            messages=tuple(messages),
+            invocation_state=state,
+            history_limits=self.history_limits,
+        )
         try:
             await _told(
                 self.temporal.start_workflow(

@@ -30,7 +30,6 @@ class AgentPlugin(SimplePlugin):
     Args:
         agents: Each is started by its name.
         resolve: Makes a model of a string like ``"openai:gpt-5"``.
-        continue_as_new_events, continue_as_new_bytes: History after which a run goes on in a fresh execution.
         max_tool_threads: Threads for synchronous tools.
 
     Raises:
@@ -42,14 +41,11 @@ class AgentPlugin(SimplePlugin):
         agents: Iterable[Agent],
         *,
         resolve: Callable[[str], Model] = resolve_model,
-        continue_as_new_events: int = 1000,
-        continue_as_new_bytes: int = 1_000_000,
         max_tool_threads: int = 32,
     ) -> None:
         super().__init__("outlast.AgentPlugin")
         self.agents = AgentRegistry(agents)
         self._resolve = resolve
-        self._limits = (continue_as_new_events, continue_as_new_bytes)
         self._executor = ThreadPoolExecutor(max_tool_threads, thread_name_prefix="outlast-tool")
 
     def configure_worker(self, config: WorkerConfig) -> WorkerConfig:
@@ -76,8 +72,7 @@ class AgentPlugin(SimplePlugin):
         return config
 
     def _host(self, storage: bool) -> WorkflowHost:
-        events, size = self._limits
-        return WorkflowHost(self.agents, storage, continue_as_new_events=events, continue_as_new_bytes=size)
+        return WorkflowHost(self.agents, storage)
 
     def _activities(self, config: WorkerConfig, storage: bool) -> list[Callable[..., Any]]:
         tools = ToolActivities(self.agents, self._executor, _LARGE_RESULT if storage else _INLINE_RESULT)

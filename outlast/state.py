@@ -131,6 +131,17 @@ class CallState(BaseModel):
     settled: bool = False
 
 
+class HistoryLimits(Value):
+    """When an execution hands over to a fresh one: after so many events, bytes or seconds.
+
+    Part of the run, not of the worker: a worker with other limits could not replay what this one did.
+    """
+
+    events: int = 1000
+    size: int = 1_000_000
+    seconds: float = 86_400.0
+
+
 class ParentLink(Value):
     """The run that started this one as a sub-agent, and which of its calls waits for it."""
 
@@ -190,6 +201,7 @@ class RunState(BaseModel):
         pause: Why the run is parked, if it is.
         failure: Code and message of the error that ended the run.
         output_retries: How often the final answer did not fit the response format.
+        history_limits: As the run was started with.
         parent: Set where this run is a sub-agent's.
         children: Sub-agents of the current step.
         outbox: Decisions for children, not yet sent: child's run id and the message.
@@ -212,6 +224,7 @@ class RunState(BaseModel):
     inbox: list[Message] = Field(default_factory=list)
     seen_ids: list[str] = Field(default_factory=list)
     audit: list[AuditRecord] = Field(default_factory=list)
+    history_limits: HistoryLimits = HistoryLimits()
     parent: ParentLink | None = None
     children: list[ChildState] = Field(default_factory=list)
     outbox: list[tuple[str, dict[str, Json]]] = Field(default_factory=list)
@@ -311,10 +324,17 @@ class RunInput(Value):
     messages: tuple[Message, ...] = ()
     invocation_state: dict[str, Json] = Field(default_factory=dict)
     parent: ParentLink | None = None
+    history_limits: HistoryLimits = HistoryLimits()
 
 
 def new_state(start: RunInput, messages: Sequence[Message], now: datetime) -> RunState:
     """The state of a run that is about to begin."""
-    state = RunState(agent=start.agent, invocation_state=start.invocation_state, started_at=now, parent=start.parent)
+    state = RunState(
+        agent=start.agent,
+        invocation_state=start.invocation_state,
+        started_at=now,
+        parent=start.parent,
+        history_limits=start.history_limits,
+    )
     state.transcript = list(messages)
     return state

@@ -20,6 +20,7 @@ from outlast.model import Model
 from outlast.models import resolve_model
 from outlast.plugin import AgentPlugin
 from outlast.settings import Settings, connect
+from outlast.state import HistoryLimits
 
 _servers: dict[bool, DevServer] = {}
 _queues = itertools.count(1)
@@ -141,9 +142,10 @@ async def local_env(
     temporal = temporalio.client.Client(**config)
 
     def plugin() -> AgentPlugin:
-        return AgentPlugin(agents, continue_as_new_events=continue_as_new_events, resolve=resolve)
+        return AgentPlugin(agents, resolve=resolve)
 
     env = LocalEnv(temporal, server.address, agents, plugin)
+    env.client.history_limits = HistoryLimits(events=continue_as_new_events)
     env.started = noting.ids
     env.storage = url
     open_envs.append(env)

@@ -26,15 +26,11 @@ class WorkflowHost:
 
     Attributes:
         has_storage: Whether large payloads go to external storage.
-        continue_as_new_events, continue_as_new_bytes: When an execution hands over to the next.
-        tool_task_queue: Unused queue names are None: tools run where the run runs.
+        places: Per agent, the name under which its module holds it; sandboxed hooks are found there.
     """
 
     agents: AgentRegistry
     has_storage: bool = False
-    continue_as_new_events: int = 1000
-    continue_as_new_bytes: int = 1_000_000
-    continue_as_new_seconds: float = 86_400.0
     places: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

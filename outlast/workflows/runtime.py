@@ -273,12 +273,12 @@ class TemporalRuntime:
 
     def is_worn(self) -> bool:
         """Whether this execution should hand over to the next."""
-        info = workflow.info()
+        info, limits = workflow.info(), self.state.history_limits
         return (
             info.is_continue_as_new_suggested()
-            or info.get_current_history_length() >= self.host.continue_as_new_events
-            or info.get_current_history_size() >= self.host.continue_as_new_bytes
-            or (workflow.now() - self._started).total_seconds() >= self.host.continue_as_new_seconds
+            or info.get_current_history_length() >= limits.events
+            or info.get_current_history_size() >= limits.size
+            or (workflow.now() - self._started).total_seconds() >= limits.seconds
         )
 
     def continue_as_new(self) -> None:

@@ -21,7 +21,7 @@ from outlast.messages import (
     tool_message,
     user,
 )
-from outlast.middleware import model_call_limit, summarization_middleware
+from outlast.middleware import summarization_middleware
 from outlast.middleware.summarization import find_cut
 from outlast.model import Completion
 from outlast.testing.memory import MemoryRuntime
@@ -48,9 +48,9 @@ def look(n: int) -> str:
 
 
 def looking(steps: int) -> list[Reply]:
-    return [Completion(message=call("look", n=n).message, usage=NO_USAGE, finish="tool_use") for n in range(steps)] + [
-        text("done", usage=NO_USAGE)
-    ]
+    turns: list[Reply] = [
+        Completion(message=call("look", n=n).message, usage=NO_USAGE, finish="tool_use") for n in range(steps)
+    ] + [text("done", usage=NO_USAGE)]
 
 
 def agent(model: ScriptedModel, summarizer: ScriptedModel, *, trigger: int, keep: int = 4, **options: Any) -> Agent:
@@ -62,20 +62,20 @@ def agent(model: ScriptedModel, summarizer: ScriptedModel, *, trigger: int, keep
 
 async def test_past_the_trigger_the_model_sees_one_summary_and_the_newest_messages() -> None:
     """AC-91, AC-93, AC-97, D5: called once per crossing, old notes folded in, one summary in each request."""
-    model, summarizer = ScriptedModel(looking(12)), ScriptedModel(["first notes", "second notes", "third notes"])
+    model, summarizer = ScriptedModel(looking(20)), ScriptedModel(["first notes", "second notes", "third notes"])
     run = MemoryRuntime(agent(model, summarizer, trigger=700), "find the facts")
     result = await run.result()
-    assert 1 <= len(summarizer.requests) <= 3
+    assert 2 <= len(summarizer.requests) <= 3
     assert "first notes" in summarizer.requests[1].messages[0].text
     for request in model.requests:
         assert sequence_fault(request.messages) is None
         assert sum(message.text.startswith("Notes on the earlier part") for message in request.messages) <= 1
     last = model.requests[-1].messages
     assert [message.role for message in last[:2]] == ["system", "user"]
-    assert len(last) < 12
-    assert len(result.messages) == 26
-    assert result.steps == 13
-    assert result.usage.model_calls == 13 + len(summarizer.requests)
+    assert len(last) < 20
+    assert len(result.messages) == 42
+    assert result.steps == 21
+    assert result.usage.model_calls == 21 + len(summarizer.requests)
 
 
 async def test_the_summary_survives_a_restart() -> None:
@@ -149,13 +149,8 @@ async def test_the_estimate_is_corrected_by_what_the_provider_reported() -> None
 
 async def test_the_summarizers_call_is_not_a_step() -> None:
     """AC-97."""
-    options = AgentOptions(
-        name="a",
-        model=ScriptedModel(looking(8)),
-        tools=[look],
-        middleware=[summarization_middleware(ScriptedModel(["n"] * 4), 500, 4), model_call_limit(9)],
-    )
-    assert (await MemoryRuntime(Agent(options), "go").result()).output == "done"
+    run = MemoryRuntime(agent(ScriptedModel(looking(8)), ScriptedModel(["n"] * 4), trigger=500), "go")
+    assert (await run.result()).steps == 9
 
 
 def test_a_cut_keeps_all_results_of_a_parallel_group() -> None:
@@ -205,4 +200,4 @@ def test_every_cut_of_every_conversation_leaves_a_sound_rest(messages: list[Mess
 @pytest.mark.parametrize("options", [{"trigger_tokens": 0}, {"trigger_tokens": 10, "keep_messages": 0}])
 def test_options_out_of_range_are_refused(options: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="at least 1"):
-        summarization_middleware("openai:gpt-5", **options)
+        summarization_middleware(model="openai:gpt-5", **options)  # type: ignore[arg-type] # what a user may give
