@@ -48,9 +48,10 @@ def look(n: int) -> str:
 
 
 def looking(steps: int) -> list[Reply]:
-    turns: list[Reply] = [
-        Completion(message=call("look", n=n).message, usage=NO_USAGE, finish="tool_use") for n in range(steps)
-    ] + [text("done", usage=NO_USAGE)]
+    asks = (call("look", n=n).message for n in range(steps))
+    turns: list[Reply] = []
+    turns += (Completion(message=message, usage=NO_USAGE, finish="tool_use") for message in asks)
+    return [*turns, text("done", usage=NO_USAGE)]
 
 
 def agent(model: ScriptedModel, summarizer: ScriptedModel, *, trigger: int, keep: int = 4, **options: Any) -> Agent:
