@@ -19,8 +19,14 @@ from outlast.middleware.contract import HookContext, Middleware, create_middlewa
 if TYPE_CHECKING:
     from outlast.middleware.context_editing import ClearToolUsesEdit, context_editing_middleware
     from outlast.middleware.human_in_the_loop import DecisionRequest, ToolApproval, human_in_the_loop
+    from outlast.middleware.model_call_limit import model_call_limit
+    from outlast.middleware.model_fallback import model_fallback
+    from outlast.middleware.model_retry import model_retry
+    from outlast.middleware.policy_filter import policy_filter
     from outlast.middleware.sub_agents import SubAgent, create_sub_agent_middleware
     from outlast.middleware.summarization import summarization_middleware
+    from outlast.middleware.tool_call_limit import tool_call_limit
+    from outlast.middleware.tool_retry import tool_retry
 
 _HOMES = {
     "ClearToolUsesEdit": "context_editing",
@@ -30,7 +36,13 @@ _HOMES = {
     "context_editing_middleware": "context_editing",
     "create_sub_agent_middleware": "sub_agents",
     "human_in_the_loop": "human_in_the_loop",
+    "model_call_limit": "model_call_limit",
+    "model_fallback": "model_fallback",
+    "model_retry": "model_retry",
+    "policy_filter": "policy_filter",
     "summarization_middleware": "summarization",
+    "tool_call_limit": "tool_call_limit",
+    "tool_retry": "tool_retry",
 }
 """Where each prebuilt name lives."""
 
@@ -47,11 +59,17 @@ __all__ = [
     "create_middleware",
     "create_sub_agent_middleware",
     "human_in_the_loop",
+    "model_call_limit",
+    "model_fallback",
+    "model_retry",
+    "policy_filter",
     "run_after_model",
     "run_after_tool",
     "run_before_model",
     "run_before_tool",
     "summarization_middleware",
+    "tool_call_limit",
+    "tool_retry",
 ]
 
 

@@ -1,0 +1,25 @@
+"""What a middleware remembers of a run: one JSON object in ``invocation_state``, under its name and the run's id.
+
+The id keeps one run's counts out of the next, where somebody hands the whole ``invocation_state`` on.
+"""
+
+from __future__ import annotations
+
+import json
+
+from outlast.messages import Json
+from outlast.middleware.contract import HookContext
+
+
+def recall(ctx: HookContext, name: str) -> dict[str, Json]:
+    """A copy of what the middleware of this name remembers of this run; empty at first."""
+    kept: Json = ctx.invocation_state.get(name)
+    if isinstance(kept, dict) and kept.get("run") == ctx.run_id:
+        copied: dict[str, Json] = json.loads(json.dumps(kept))
+        return copied
+    return {"run": ctx.run_id}
+
+
+def remember(ctx: HookContext, name: str, memory: dict[str, Json]) -> None:
+    """Keep it; JSON values only."""
+    ctx.invocation_state[name] = memory
