@@ -226,8 +226,9 @@ async def test_a_store_that_is_away_is_waited_for(client: Client, settings: Sett
     handle = await client.start_workflow(Echo.run, "large" * 10_000, id="away", task_queue=QUEUE)
     away = await asyncio.to_thread(root.rename, root.with_name("unmounted"))
     async with worker(client, cache=0):
-        while not [event async for event in handle.fetch_history_events() if event.event_type == WORKFLOW_TASK_FAILED]:
-            await asyncio.sleep(0.05)
+        async with asyncio.timeout(30):
+            while WORKFLOW_TASK_FAILED not in [event.event_type async for event in handle.fetch_history_events()]:
+                await asyncio.sleep(0.05)
         await asyncio.to_thread(away.rename, root)
         assert await asyncio.wait_for(handle.result(), 60) == "large" * 10_000
     await replay(client, "away", data_converter(settings))
