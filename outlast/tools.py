@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Any, Protocol, TypeAlias, get_type_hints, overload
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model
+from pydantic.errors import PydanticSchemaGenerationError
 
 from outlast.messages import Json, MediaBlock, ResultStatus, TextBlock, ToolResultBlock, Value, well_formed
 from outlast.model import ToolSpec
@@ -281,7 +282,10 @@ def _arguments_model(tool: Tool) -> type[BaseModel]:
             continue
         default = ... if parameter.default is parameter.empty else parameter.default
         fields[name] = (hints[name], Field(default=default, description=about.get(name)))
-    return create_model(tool.name, __config__=ConfigDict(extra="forbid", arbitrary_types_allowed=False), **fields)
+    try:
+        return create_model(tool.name, __config__=ConfigDict(extra="forbid"), **fields)
+    except PydanticSchemaGenerationError as error:
+        raise TypeError(f"tool {tool.name!r}: a parameter's type has no JSON form: {error.message}") from error
 
 
 _ARGS_HEADER = re.compile(r"^(Args|Arguments|Parameters):\s*$")

@@ -1,0 +1,443 @@
+"""AC-54 to AC-75 and the cases D16 to D30: a person decides, and what was decided is what happens."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from outlast import (
+    Agent,
+    AgentOptions,
+    AgentRunFailed,
+    HitlInterrupt,
+    HookContext,
+    ToolContext,
+    ToolRejection,
+    create_middleware,
+    hitl_key,
+    tool,
+)
+from outlast.approvals import parse_decision, parse_decision_message
+from outlast.batch import DEFAULT_REJECTION
+from outlast.errors import DecisionRefused
+from outlast.middleware import DecisionRequest, human_in_the_loop
+from outlast.middleware.contract import ToolNext
+from outlast.state import RunResult
+from outlast.testing import MemoryRuntime, RunSuspended, ScriptedModel, call, calls
+from outlast.testing.scripted import Reply
+from outlast.tools import ToolCall, ToolResult
+
+RAN: list[tuple[str, Any]] = []
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> None:
+    RAN.clear()
+
+
+@tool
+def publish(title: str) -> str:
+    """Publish."""
+    RAN.append(("publish", title))
+    return f"published {title}"
+
+
+@tool
+def spend(euros: int) -> str:
+    """Spend."""
+    RAN.append(("spend", euros))
+    return f"spent {euros}"
+
+
+@tool
+def look(n: int) -> str:
+    """Look."""
+    RAN.append(("look", n))
+    return f"saw {n}"
+
+
+def run_of(replies: list[Reply], *middleware: object, state: dict[str, Any] | None = None) -> MemoryRuntime:
+    stack = middleware or (human_in_the_loop({"publish": True, "spend": {"allowed_decisions": ["approve", "reject"]}}),)
+    options = AgentOptions(name="a", model=ScriptedModel(replies), tools=[publish, spend, look], middleware=list(stack))
+    return MemoryRuntime(Agent(options), "go", invocation_state=state)
+
+
+async def suspended(run: MemoryRuntime) -> list[str]:
+    """Run until it waits; the tool call ids it waits for."""
+    with pytest.raises(RunSuspended):
+        await run.result()
+    return [item.tool_call_id for item in run.pending]
+
+
+def results(result: RunResult) -> list[str]:
+    return [found.text for message in result.messages for found in message.tool_results]
+
+
+ASK = call("publish", title="draft")
+
+
+async def test_a_tool_that_is_not_named_or_false_runs_unasked() -> None:
+    """AC-55."""
+    run = run_of([calls(call("look", n=1), ASK), "done"], human_in_the_loop({"publish": False}))
+    assert results(await run.result()) == ["saw 1", "published draft"]
+
+
+async def test_approve_runs_the_call_unchanged_and_once() -> None:
+    """AC-56, AC-59, AC-67."""
+    run = run_of([ASK, "done"])
+    await suspended(run)
+    [pending] = run.pending
+    assert pending.interrupt_id == hitl_key("publish", {"title": "draft"})
+    assert pending.allowed_decisions == ("approve", "edit", "reject")
+    run.decide("publish", "approve", by="alice")
+    assert results(await run.result()) == ["published draft"]
+    assert RAN == [("publish", "draft")]
+
+
+async def test_edit_replaces_the_arguments_and_the_model_is_told_what_ran() -> None:
+    """AC-57, AC-68, D16."""
+    run = run_of([ASK, "done"])
+    await suspended(run)
+    run.decide("publish", {"edit": {"title": "better"}})
+    result = await run.result()
+    assert RAN == [("publish", "better")]
+    assert results(result)[0].endswith("published better")
+    assert '{"title": "better"}' in results(result)[0]
+    assert result.messages[1].tool_calls[0].parse_args()[0] == {"title": "draft"}
+    assert result.audit[0].shown_args == {"title": "draft"}
+
+
+@pytest.mark.parametrize(("reason", "text"), [("too early", "too early"), ("", DEFAULT_REJECTION)])
+async def test_reject_tells_the_model_why_and_leaves_a_valid_pair(reason: str, text: str) -> None:
+    """AC-58, AC-74, D19, D24."""
+    run = run_of([ASK, "done"])
+    await suspended(run)
+    run.restart()
+    run.decide("publish", {"reject": reason})
+    result = await run.result()
+    [found] = result.messages[2].tool_results
+    assert (found.text, found.is_error, found.status) == (text, True, "rejected")
+    assert RAN == []
+
+
+async def test_suspend_keeps_waiting_and_is_always_allowed() -> None:
+    """AC-59."""
+    run = run_of([call("spend", euros=5), "done"])
+    await suspended(run)
+    run.decide("spend", {"suspend": True})
+    await suspended(run)
+    run.decide("spend", "approve")
+    assert results(await run.result()) == ["spent 5"]
+
+
+async def test_a_decision_that_is_not_allowed_is_refused_and_the_run_keeps_waiting() -> None:
+    """AC-64, AC-75."""
+    run = run_of([call("spend", euros=5), "done"])
+    await suspended(run)
+    with pytest.raises(DecisionRefused, match=r"'edit'; allowed: approve, reject"):
+        run.decide("spend", {"edit": {"euros": 1}})
+    await suspended(run)
+
+
+@pytest.mark.parametrize("source", ["stored", "decide"])
+async def test_a_stored_or_computed_decision_that_is_not_allowed_ends_the_run(source: str) -> None:
+    """AC-64."""
+    options = {"spend": {"allowed_decisions": ["approve"]}}
+    if source == "stored":
+        run = run_of(
+            [call("spend", euros=5)], human_in_the_loop(options), state={"__hitl_decisions": {"spend": "reject"}}
+        )
+    else:
+        run = run_of([call("spend", euros=5)], human_in_the_loop(options, decide=lambda request: "reject"))
+    with pytest.raises(AgentRunFailed, match="HITL_DECISION"):
+        await run.result()
+    assert RAN == []
+
+
+async def test_decide_may_be_sync_or_async_and_is_asked_once() -> None:
+    """AC-56, D25."""
+    asked: list[DecisionRequest] = []
+
+    async def decide(request: DecisionRequest) -> Any:
+        asked.append(request)
+        return {"edit": {"title": "by code"}}
+
+    run = run_of([ASK, "done"], human_in_the_loop({"publish": True}, decide=decide))
+    assert "by code" in results(await run.result())[0]
+    [request] = asked
+    assert (request.key, request.tool, request.args) == ('publish:{"title": "draft"}', "publish", {"title": "draft"})
+
+
+async def test_an_edit_by_code_that_does_not_fit_the_schema_is_an_error_result() -> None:
+    """AC-57."""
+    gate = human_in_the_loop({"publish": True}, decide=lambda request: {"edit": {"titel": 1}})
+    assert "was not run" in results(await run_of([ASK, "done"], gate).result())[0]
+    assert RAN == []
+
+
+async def test_an_edit_by_a_person_that_does_not_fit_is_refused_with_the_reason() -> None:
+    run = run_of([ASK, "done"])
+    await suspended(run)
+    with pytest.raises(DecisionRefused, match="title: Field required"):
+        run.decide("publish", {"edit": {"titel": "x"}})
+    await suspended(run)
+
+
+async def test_the_exact_key_is_looked_up_first_then_the_bare_tool_name() -> None:
+    """AC-62, AC-63, AC-65, AC-66: an exact decision is consumed, a bare one stands."""
+    stored = {"publish": "approve", hitl_key("publish", {"title": "secret"}): {"reject": "never"}}
+
+    def never(request: DecisionRequest) -> Any:
+        raise AssertionError("a stored decision comes first")
+
+    secret = call("publish", title="secret")
+    run = run_of(
+        [secret, ASK, secret, "done"],
+        human_in_the_loop({"publish": True}, decide=never),
+        state={"__hitl_decisions": stored},
+    )
+    result = await run.result()
+    assert results(result) == ["never", "published draft", "published secret"]
+    assert result.invocation_state["__hitl_decisions"] == {"publish": "approve"}
+
+
+async def test_the_answer_to_one_interrupt_is_consumed_by_it() -> None:
+    """AC-66, D21: the same call again asks again."""
+    run = run_of([ASK, ASK, "done"])
+    await suspended(run)
+    run.decide("publish", {"reject": "no"})
+    assert await suspended(run) == ["call_2_1"]
+
+
+async def test_all_gated_calls_are_pending_at_once_and_nothing_runs_before_the_last_answer() -> None:
+    """AC-72, D27, D28, D29, D30, D20."""
+    run = run_of([calls(ASK, call("look", n=1), call("spend", euros=5), call("publish", title="b")), "done"])
+    assert await suspended(run) == ["call_1_1", "call_1_3", "call_1_4"]
+    run.decide("call_1_4", "approve")
+    run.decide("spend", {"reject": "dear"})
+    assert await suspended(run) == ["call_1_1"]
+    assert RAN == []
+    run.decide("call_1_1", "approve")
+    result = await run.result()
+    assert results(result) == ["published draft", "saw 1", "dear", "published b"]
+    assert [m.tool_results[0].call_id for m in result.messages[2:6]] == ["call_1_1", "call_1_2", "call_1_3", "call_1_4"]
+
+
+async def test_identical_calls_share_an_interrupt_and_one_decision_answers_both() -> None:
+    """AC-71."""
+    run = run_of([calls(ASK, ASK), "done"])
+    assert await suspended(run) == ["call_1_1", "call_1_2"]
+    assert len({item.interrupt_id for item in run.pending}) == 1
+    run.decide(run.pending[0].interrupt_id, "approve")
+    assert results(await run.result()) == ["published draft", "published draft"]
+
+
+async def test_a_bare_name_that_fits_different_calls_is_refused() -> None:
+    run = run_of([calls(ASK, call("publish", title="b")), "done"])
+    await suspended(run)
+    with pytest.raises(DecisionRefused, match="call_1_1, call_1_2"):
+        run.decide("publish", "approve")
+
+
+async def test_a_second_a_late_and_an_unknown_answer_are_refused() -> None:
+    """AC-75."""
+    run = run_of([ASK, ASK, "done"])
+    await suspended(run)
+    with pytest.raises(DecisionRefused, match=r"pending: publish \(call_1_1\)"):
+        run.decide("publsh", "approve")
+    run.decide("call_1_1", "approve")
+    with pytest.raises(DecisionRefused, match="decided already"):
+        run.decide("call_1_1", "approve")
+    await suspended(run)
+
+
+async def test_an_editor_behind_the_gate_makes_it_ask_again() -> None:
+    """AC-69: what the approver is shown is what runs."""
+
+    def stamp(call: ToolCall, ctx: HookContext) -> ToolCall | None:
+        return call.replace(args={"title": call.args["title"] + "!"}) if not call.args["title"].endswith("!") else None
+
+    run = run_of([ASK, "done"], human_in_the_loop({"publish": True}), create_middleware("stamp", before_tool=stamp))
+    await suspended(run)
+    run.decide("publish", "approve")
+    await suspended(run)
+    assert run.pending[0].args == {"title": "draft!"}
+    run.decide("publish", "approve")
+    await run.result()
+    assert RAN == [("publish", "draft!")]
+
+
+async def test_a_renamed_call_is_gated_by_its_new_name() -> None:
+    """AC-70."""
+    rename = create_middleware(
+        "rename", before_tool=lambda call, ctx: call.replace(name="publish", args={"title": "x"})
+    )
+    run = run_of([call("look", n=1), "done"], human_in_the_loop({"publish": True}), rename)
+    await suspended(run)
+    assert run.pending[0].tool == "publish"
+
+
+async def test_after_the_decision_only_the_hook_that_asked_is_called_again() -> None:
+    seen: list[str] = []
+    before = create_middleware("before", before_tool=lambda call, ctx: seen.append("before"))
+    after = create_middleware("after", before_tool=lambda call, ctx: seen.append("after"))
+    run = run_of([ASK, "done"], before, human_in_the_loop({"publish": True}), after)
+    await suspended(run)
+    run.restart()
+    run.decide("publish", "approve")
+    await run.result()
+    assert seen == ["before", "after"]
+
+
+@pytest.mark.parametrize("reads", [True, False])
+async def test_a_hook_of_your_own_may_interrupt_and_read_the_answer_or_leave_it_to_the_engine(reads: bool) -> None:
+    def gate(call: ToolCall, ctx: HookContext) -> ToolCall | None:
+        if reads and (decision := ctx.decision(call)) is not None:
+            return call.replace(args=decision.args or {})
+        raise HitlInterrupt(call.name, call.args)
+
+    run = run_of([ASK, "done"], create_middleware("gate", before_tool=gate))
+    await suspended(run)
+    run.decide("publish", {"edit": {"title": "mine"}})
+    await run.result()
+    assert RAN == [("publish", "mine")]
+
+
+@pytest.mark.parametrize(
+    ("decision", "expected"),
+    [("approve", "sent to all (approve)"), ({"edit": {"to": "few"}}, "sent to few (edit)"), ({"reject": "no"}, "no")],
+)
+async def test_a_tool_may_interrupt_and_finds_the_decision_in_its_context(decision: Any, expected: str) -> None:
+    """AC-35's other half: one question, and the body runs again with the answer."""
+    entered: list[str | None] = []
+
+    @tool
+    def send(to: str, context: ToolContext) -> str:
+        """Send."""
+        entered.append(context.decision)
+        if context.decision is None:
+            raise HitlInterrupt("send", {"to": to})
+        return f"sent to {to} ({context.decision})"
+
+    agent = Agent(AgentOptions(name="a", model=ScriptedModel([call("send", to="all"), "done"]), tools=[send]))
+    run = MemoryRuntime(agent, "go")
+    await suspended(run)
+    run.restart()
+    run.decide("send", decision)
+    assert expected in results(await run.result())[0]
+    assert entered[0] is None
+
+
+async def test_an_around_tool_hook_may_interrupt_and_read_the_answer() -> None:
+    async def gate(call: ToolCall, call_next: ToolNext, ctx: HookContext) -> ToolResult:
+        if ctx.decision(call) is None:
+            raise HitlInterrupt(call.name, call.args)
+        return await call_next(call)
+
+    run = run_of([ASK, "done"], create_middleware("gate", around_tool=gate))
+    await suspended(run)
+    run.decide("publish", "approve")
+    assert results(await run.result()) == ["published draft"]
+
+
+async def test_siblings_that_ran_do_not_run_again_after_a_tool_was_decided() -> None:
+    """AC-67, D26."""
+
+    @tool
+    def risky(n: int, context: ToolContext) -> str:
+        """Risky."""
+        if context.decision is None:
+            raise HitlInterrupt("risky", {"n": n})
+        return "did it"
+
+    model = ScriptedModel([calls(call("look", n=1), call("risky", n=2)), "done"])
+    run = MemoryRuntime(Agent(AgentOptions(name="a", model=model, tools=[look, risky])), "go")
+    await suspended(run)
+    run.restart()
+    run.decide("risky", "approve")
+    assert results(await run.result()) == ["saw 1", "did it"]
+    assert RAN == [("look", 1)]
+
+
+@pytest.mark.parametrize(("on_timeout", "ran"), [("reject", []), ("approve", [("publish", "draft")])])
+async def test_with_no_answer_in_time_the_configured_decision_is_taken(on_timeout: str, ran: list[Any]) -> None:
+    gate = human_in_the_loop({"publish": {"timeout_seconds": 60, "reminder_seconds": 20, "on_timeout": on_timeout}})
+    run = run_of([ASK, "done"], gate)
+    result = await run.result()
+    assert ran == RAN
+    assert result.audit[0].decision.by == "outlast:timeout"
+    assert [event.kind for event in run.events].count("interrupt.reminded") == 1
+
+
+async def test_the_audit_trail_tells_who_decided_what_on_which_arguments() -> None:
+    run = run_of([calls(ASK, call("spend", euros=5)), "done"])
+    await suspended(run)
+    run.decide("publish", {"edit": {"title": "b"}}, by="alice", comment="typo")
+    run.decide("spend", "approve", by="bob")
+    first, second = (await run.result()).audit
+    assert (first.decision.by, first.decision.comment, first.tool, first.decision.args) == (
+        "alice", "typo", "publish", {"title": "b"}
+    )  # fmt: skip
+    assert (second.decision.by, second.shown_args) == ("bob", {"euros": 5})
+
+
+async def test_an_unrunnable_call_is_answered_instead_of_shown_to_a_person() -> None:
+    run = run_of([call("publish", titel="x"), "done"])
+    assert "was not run" in results(await run.result())[0]
+
+
+def test_the_name_of_a_caught_interrupt_ends_with_its_block() -> None:
+    """AC-73: Python's own gotcha, as documented."""
+    try:
+        raise HitlInterrupt("publish", {"title": "x"})
+    except HitlInterrupt as error:
+        kept = error
+    assert "error" not in locals()
+    assert kept.tool == "publish"
+
+
+@pytest.mark.parametrize(
+    ("interrupt_on", "message"),
+    [
+        ({"publish": {"allowed_decisions": []}}, "not empty"),
+        ({"publish": {"allowed_decisions": ["aprove"]}}, "unknown decision 'aprove'"),
+        ({"publish": {"allow_decisions": ["approve"]}}, "unknown option 'allow_decisions'"),
+        ({"publish": {"allowed_decisions": "approve"}}, "must be a list"),
+        ({"publish": "approve"}, "must be True, False or options"),
+        ({"publish": {"timeout_seconds": -1}}, "more than 0 seconds"),
+        ({"publish": {"on_timeout": "edit"}}, "'reject' or 'approve'"),
+        (["publish"], "must map tool names"),
+    ],
+)
+def test_a_misspelt_gate_is_refused_when_it_is_made(interrupt_on: Any, message: str) -> None:
+    """AC-55, D17: a typo never opens the gate."""
+    with pytest.raises((TypeError, ValueError), match=message):
+        human_in_the_loop(interrupt_on)
+
+
+def test_camel_case_options_are_understood() -> None:
+    """AC-55."""
+    gate = human_in_the_loop({"publish": {"allowedDecisions": ["approve"]}})
+    assert gate.interrupt_on["publish"].allowed_decisions == ("approve",)
+
+
+@pytest.mark.parametrize("value", [None, "aprove", {}, {"edit": "x"}, {"edit": {1: 2}}, {"approve": False}, [], 3])
+def test_what_is_no_decision_is_refused_with_the_forms(value: Any) -> None:
+    with pytest.raises(ValueError, match="use 'approve'"):
+        parse_decision(value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [None, "approve", [], {}, {"interrupt": 3, "decision": "approve"}, {"interrupt": "", "decision": "approve"},
+     {"interrupt": "x"},
+     {"interrupt": "x", "decision": "approve", "who": "me"}, {"interrupt": "x", "decision": "edit"}],
+)  # fmt: skip
+def test_a_malformed_decision_message_is_refused(value: Any) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        parse_decision_message(value)
+
+
+def test_rejections_may_be_raised_with_an_empty_text() -> None:
+    assert ToolRejection("").message == ""

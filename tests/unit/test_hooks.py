@@ -1,0 +1,387 @@
+"""AC-1 to AC-24: what a middleware is, in which order hooks run, and what they may change."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Any
+
+import pytest
+
+from outlast import Agent, AgentOptions, AgentRunPaused, HookContext, Middleware, ToolRejection, create_middleware, tool
+from outlast.messages import assistant, user
+from outlast.middleware import (
+    compose_model_call,
+    compose_tool_call,
+    run_after_model,
+    run_after_tool,
+    run_before_model,
+    run_before_tool,
+)
+from outlast.middleware.contract import ModelNext, ToolNext
+from outlast.model import Completion, ModelRequest
+from outlast.testing import MemoryRuntime, ScriptedModel, call, calls
+from outlast.testing.scripted import Reply
+from outlast.tools import ToolCall, ToolResult
+
+
+@tool
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@tool
+def double(a: int) -> int:
+    """Double a number."""
+    return 2 * a
+
+
+def agent(replies: list[Reply], *middleware: object, **options: Any) -> Agent:
+    tools = options.pop("tools", [add, double])
+    model = options.pop("model", None) or ScriptedModel(replies)
+    return Agent(AgentOptions(name="a", model=model, tools=tools, middleware=list(middleware), **options))
+
+
+async def outcome(replies: list[Reply], *middleware: object, **options: Any) -> tuple[list[str], MemoryRuntime]:
+    """The texts of the tool results, and the run."""
+    run = MemoryRuntime(agent(replies, *middleware, **options), "go")
+    result = await run.result()
+    return [found.text for message in result.messages for found in message.tool_results], run
+
+
+class Tracer(Middleware):
+    """Writes down when its hooks are entered and left."""
+
+    def __init__(self, name: str, trace: list[str]) -> None:
+        self.name = name
+        self._trace = trace
+
+    def before_model(self, request: ModelRequest, ctx: HookContext) -> None:
+        self._trace.append(f"before_model {self.name}")
+
+    async def wrap_model(self, request: ModelRequest, call_next: ModelNext, ctx: HookContext) -> Completion:
+        self._trace.append(f"enter model {self.name}")
+        completion = await call_next(request)
+        self._trace.append(f"leave model {self.name}")
+        return completion
+
+    async def after_model(self, completion: Completion, ctx: HookContext) -> None:
+        self._trace.append(f"after_model {self.name}")
+
+    def before_tool(self, call: ToolCall, ctx: HookContext) -> None:
+        self._trace.append(f"before_tool {self.name}")
+
+    async def around_tool(self, call: ToolCall, call_next: ToolNext, ctx: HookContext) -> ToolResult:
+        self._trace.append(f"enter tool {self.name}")
+        result = await call_next(call)
+        self._trace.append(f"leave tool {self.name}")
+        return result
+
+    def after_tool(self, result: ToolResult, ctx: HookContext) -> None:
+        self._trace.append(f"after_tool {self.name}")
+
+
+async def test_every_hook_runs_in_the_pinned_order() -> None:
+    """AC-4, AC-6, AC-7, AC-8, AC-10, AC-11."""
+    trace: list[str] = []
+    await outcome([call("add", a=1, b=2), "done"], Tracer("A", trace), Tracer("B", trace))
+    model = ["before_model A", "before_model B", "enter model A", "enter model B", "leave model B", "leave model A"]
+    model += ["after_model B", "after_model A"]
+    tools = ["before_tool A", "before_tool B", "enter tool A", "enter tool B", "leave tool B", "leave tool A"]
+    tools += ["after_tool B", "after_tool A"]
+    assert trace == model + tools + model
+
+
+async def test_the_helpers_give_the_same_order_without_an_agent() -> None:
+    """AC-20."""
+    trace: list[str] = []
+    stack = [Tracer("A", trace), Tracer("B", trace)]
+    ctx = HookContext(step=1, invocation_state={})
+    request, made = ModelRequest(messages=(user("hi"),)), Completion(message=assistant("x"))
+    asked, answer = ToolCall(id="1", name="add"), ToolResult(call_id="1", name="add")
+
+    async def model(request: ModelRequest) -> Completion:
+        return made
+
+    async def body(call: ToolCall) -> ToolResult:
+        return answer
+
+    await run_before_model(stack, request, ctx)
+    assert await compose_model_call(stack, model, ctx)(request) is made
+    await run_after_model(stack, made, ctx)
+    await run_before_tool(stack, asked, ctx)
+    assert await compose_tool_call(stack, body, ctx)(asked) is answer
+    await run_after_tool(stack, answer, ctx)
+    assert [line.split()[-1] for line in trace] == list("ABABBABAABABBABA")
+
+
+async def test_hooks_may_be_absent_sync_async_or_give_an_awaitable() -> None:
+    """AC-1, AC-13."""
+    seen: list[str] = []
+
+    async def later(result: ToolResult) -> ToolResult:
+        seen.append("awaited")
+        return result.replace(content="changed")
+
+    def after(result: ToolResult, ctx: HookContext) -> Awaitable[ToolResult]:
+        return later(result)
+
+    class Duck:
+        name = "duck"
+
+        def before_tool(self, call: ToolCall, ctx: HookContext) -> None:
+            seen.append("duck")
+
+    texts, _ = await outcome([call("add", a=1, b=2), "done"], Duck(), create_middleware("x", after_tool=after))
+    assert (texts, seen) == (["changed"], ["duck", "awaited"])
+
+
+async def test_no_middleware_is_a_plain_loop() -> None:
+    """AC-2."""
+    nothing: list[list[object] | None] = [None, []]
+    for none in nothing:
+        options = AgentOptions(
+            name="a", model=ScriptedModel([call("add", a=1, b=2), "done"]), tools=[add], middleware=none
+        )
+        assert (await MemoryRuntime(Agent(options), "go").result()).output == "done"
+
+
+def test_an_unknown_hook_is_refused_when_the_middleware_is_made() -> None:
+    """AC-3."""
+    with pytest.raises(TypeError, match="before_modle"):
+        create_middleware("x", before_modle=lambda request, ctx: None)  # type: ignore[call-arg]
+
+
+async def test_what_before_model_changes_reaches_that_call_only() -> None:
+    """AC-5, AC-17, AC-18, D12: the scope guard."""
+    model = ScriptedModel([call("add", a=1, b=2), "done"])
+
+    def only_once(request: ModelRequest, ctx: HookContext) -> ModelRequest | None:
+        return request.replace(messages=(user("replaced"),), tools=()) if ctx.step == 1 else None
+
+    run = MemoryRuntime(agent([], create_middleware("x", before_model=only_once), model=model), "original")
+    result = await run.result()
+    first, second = model.requests
+    assert ([message.text for message in first.messages], first.tools) == (["replaced"], ())
+    assert [message.role for message in second.messages] == ["user", "assistant", "tool"]
+    assert second.messages[0].text == "original"
+    assert len(second.tools) == 2
+    assert result.messages[0].text == "original"
+
+
+async def test_a_mutated_argument_dict_leaks_nowhere() -> None:
+    """AC-19."""
+
+    def mutate(call: ToolCall, ctx: HookContext) -> None:
+        call.args["a"] = 100
+
+    texts, run = await outcome([call("add", a=1, b=2), "done"], create_middleware("x", before_tool=mutate))
+    assert texts == ["3"]
+    assert run.state.transcript[1].tool_calls[0].parse_args()[0] == {"a": 1, "b": 2}
+
+
+async def test_before_tool_may_edit_arguments_and_name() -> None:
+    """AC-8."""
+
+    def edit(call: ToolCall, ctx: HookContext) -> ToolCall | None:
+        return call.replace(name="double", args={"a": 21}) if call.name == "add" else None
+
+    texts, run = await outcome([call("add", a=1, b=2), "done"], create_middleware("x", before_tool=edit))
+    assert texts[0].endswith("42")
+    assert "double" in texts[0]
+    [result] = run.state.transcript[2].tool_results
+    assert (result.name, result.executed_name, result.executed_args) == ("add", "double", '{"a": 21}')
+
+
+async def test_after_a_rejection_later_gates_and_the_tool_are_skipped_and_every_after_tool_runs() -> None:
+    """AC-9, AC-11, AC-12."""
+    trace: list[str] = []
+
+    def reject(call: ToolCall, ctx: HookContext) -> None:
+        raise ToolRejection("not today")
+
+    stack = (Tracer("A", trace), create_middleware("no", before_tool=reject), Tracer("B", trace))
+    texts, run = await outcome([call("add", a=1, b=2), "done"], *stack)
+    assert texts == ["not today"]
+    assert run.state.transcript[2].tool_results[0].status == "rejected"
+    assert [line for line in trace if "tool" in line] == ["before_tool A", "after_tool B", "after_tool A"]
+
+
+@pytest.mark.parametrize(
+    ("reply", "expected"),
+    [
+        (call("nope", a=1), "there is no tool named 'nope'"),
+        (call("add", a="x", b=2), "a: Input should be a valid integer"),
+        (call("add", a=1), "b: Field required"),
+        (call("add", a=1, b=2, c=3), "c: Extra inputs are not permitted"),
+    ],
+)
+async def test_what_cannot_run_is_an_error_result_that_passes_after_tool_once(reply: Reply, expected: str) -> None:
+    """AC-11, AC-22."""
+    trace: list[str] = []
+    texts, _ = await outcome([reply, "done"], Tracer("A", trace))
+    assert expected in texts[0]
+    assert trace.count("after_tool A") == 1
+    assert "enter tool A" not in trace
+
+
+async def test_invalid_json_arguments_are_an_error_result_and_are_sent_again_as_they_were() -> None:
+    broken = assistant((call("add").message.tool_calls[0].replace(raw_args='{"a": 1,'),))
+    model = ScriptedModel([broken, "done"])
+    texts, _ = await outcome([], model=model)
+    assert "not valid JSON" in texts[0]
+    assert model.requests[1].messages[1].tool_calls[0].raw_args == '{"a": 1,'
+
+
+async def test_a_call_that_the_length_limit_cut_off_never_runs() -> None:
+    cut = call("add", a=1, b=2).replace(finish="length")
+    texts, _ = await outcome([cut, "done"])
+    assert "cut off" in texts[0]
+
+
+async def test_tools_run_where_the_finish_value_denies_it() -> None:
+    texts, _ = await outcome([call("add", a=1, b=2).replace(finish="stop"), "done"])
+    assert texts == ["3"]
+
+
+async def test_the_state_is_one_dict_for_every_hook_and_step_and_no_model_sees_it() -> None:
+    """AC-14, AC-15, AC-16."""
+    seen: list[int] = []
+    model = ScriptedModel([call("add", a=1, b=2), "done"])
+
+    def note(request: ModelRequest, ctx: HookContext) -> None:
+        seen.append(id(ctx.invocation_state))
+        ctx.invocation_state["steps"] = ctx.step
+
+    def note_tool(call: ToolCall, ctx: HookContext) -> None:
+        seen.append(id(ctx.invocation_state))
+
+    watcher = create_middleware("x", before_model=note, before_tool=note_tool)
+    run = MemoryRuntime(agent([], watcher, model=model), "go", invocation_state={"tenant": "canary-7"})
+    result = await run.result()
+    assert len(set(seen)) == 1
+    assert result.invocation_state == {"tenant": "canary-7", "steps": 2}
+    assert not any("canary-7" in request.model_dump_json() for request in model.requests)
+
+
+async def test_a_value_that_is_not_json_fails_at_the_write_and_names_the_key() -> None:
+    """AC-15."""
+
+    def write(request: ModelRequest, ctx: HookContext) -> None:
+        ctx.invocation_state["when"] = {"a": {1, 2}}
+
+    with pytest.raises(AgentRunPaused, match=r"invocation_state\['when'\]\['a'\].*set is not a JSON value"):
+        await outcome(["done"], create_middleware("x", before_model=write))
+
+
+async def test_contributed_tools_come_first_and_the_first_of_a_name_wins(caplog: pytest.LogCaptureFixture) -> None:
+    """AC-21."""
+
+    @tool(name="double")
+    def mine(a: int) -> int:
+        """Another."""
+        return 3 * a
+
+    made = agent([call("double", a=2), "done"], create_middleware("x", tools=[mine]))
+    assert list(made.tools) == ["double", "add"]
+    assert "double" in caplog.text
+    run = MemoryRuntime(made, "go")
+    assert (await run.result()).messages[2].tool_results[0].text == "6"
+
+
+async def test_the_step_is_one_based_and_counts_turns_not_retries() -> None:
+    """AC-23, AC-24, and the seed's own example."""
+    steps: list[int] = []
+    model = ScriptedModel([ValueError("once"), call("add", a=1, b=2), call("add", a=1, b=2), "done"])
+
+    async def retry(request: ModelRequest, call_next: ModelNext, ctx: HookContext) -> Completion:
+        steps.append(ctx.step)
+        try:
+            return await call_next(request)
+        except ValueError:
+            return await call_next(request)
+
+    def late_tools_off(request: ModelRequest, ctx: HookContext) -> ModelRequest | None:
+        return request.replace(tools=()) if ctx.step > 2 else None
+
+    stack = (create_middleware("retry", wrap_model=retry), create_middleware("late", before_model=late_tools_off))
+    _, run = await outcome([], *stack, model=model)
+    assert steps == [1, 2, 3]
+    assert [len(request.tools) for request in model.requests] == [2, 2, 2, 0]
+    assert run.commands[:2] == ["s0001.model", "s0001.model.2"]
+
+
+async def test_results_come_in_call_order_whatever_finishes_first() -> None:
+    import asyncio
+
+    @tool
+    async def wait(ms: int) -> str:
+        """Wait."""
+        await asyncio.sleep(ms / 1000)
+        return f"waited {ms}"
+
+    texts, _ = await outcome([calls(call("wait", ms=40), call("wait", ms=1)), "done"], tools=[wait])
+    assert texts == ["waited 40", "waited 1"]
+
+
+async def test_around_tool_may_not_edit_the_call_since_no_gate_has_seen_the_edit() -> None:
+    async def sneak(call: ToolCall, call_next: ToolNext, ctx: HookContext) -> ToolResult:
+        return await call_next(call.replace(args={"a": 100, "b": 0}))
+
+    with pytest.raises(AgentRunPaused, match="edit them in before_tool"):
+        await outcome([call("add", a=1, b=2), "done"], create_middleware("x", around_tool=sneak))
+
+
+async def test_an_edit_is_shown_to_the_hooks_before_the_editor() -> None:
+    """AC-69, AC-70: what they agreed to is what runs."""
+    seen: list[str] = []
+
+    def policy(call: ToolCall, ctx: HookContext) -> None:
+        seen.append(call.name)
+        if call.name == "double":
+            raise ToolRejection("double is denied")
+
+    def rename(call: ToolCall, ctx: HookContext) -> ToolCall:
+        return call.replace(name="double", args={"a": 1})
+
+    stack = (create_middleware("policy", before_tool=policy), create_middleware("rename", before_tool=rename))
+    texts, _ = await outcome([call("add", a=1, b=2), "done"], *stack)
+    assert (texts, seen) == (["double is denied"], ["add", "double"])
+
+
+async def test_hooks_that_keep_editing_in_turn_park_the_run_by_name() -> None:
+    def up(call: ToolCall, ctx: HookContext) -> ToolCall:
+        return call.replace(args={"a": call.args["a"] + 1, "b": 0})
+
+    stack = (create_middleware("one", before_tool=up), create_middleware("two", before_tool=up))
+    with pytest.raises(AgentRunPaused, match="keep editing add in turn"):
+        await outcome([call("add", a=1, b=2), "done"], *stack)
+
+
+async def test_a_hook_that_returns_the_wrong_thing_is_named() -> None:
+    wrong = create_middleware("oops", before_model=lambda request, ctx: "text")  # type: ignore[arg-type, return-value]
+    with pytest.raises(AgentRunPaused, match=r"before_model of 'oops'.*must return ModelRequest or None, not str"):
+        await outcome(["done"], wrong)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: agent([], object()), "has no `name`"),
+        (lambda: agent([], Tracer), "not the class Tracer"),
+        (lambda: agent([], Tracer("A", []), Tracer("A", [])), "two middlewares named 'A'"),
+        (lambda: create_middleware("x", before_tool=lambda call: None), r"must take before_tool\(call, ctx\)"),  # type: ignore[arg-type, misc]
+        (lambda: create_middleware("x"), "none of the hooks"),
+        (lambda: create_middleware("", tools=[add]), "1 to 100 characters"),
+        (lambda: agent([], tools=[add, add]), "two tools named 'add'"),
+        (lambda: agent([], tools=["add"]), "a tool must be a function"),
+        (lambda: Agent(AgentOptions(name="", model="openai:x")), "1 to 100 printable"),
+        (lambda: Agent(AgentOptions(name="a", model=3)), "model must be a text"),  # type: ignore[arg-type]
+        (lambda: agent([], max_steps=0), "max_steps must be more than 0"),
+        (lambda: agent([], on_error="explode"), "'pause' or 'fail'"),
+        (lambda: Agent({"name": "a"}), "Agent takes AgentOptions"),  # type: ignore[arg-type]
+    ],
+)
+def test_bad_definitions_are_refused_with_a_sentence(make: Any, message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        make()

@@ -1,0 +1,98 @@
+"""What survives, and what is refused before it could not (AC-15, T6)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from outlast.state import InvocationState, RunState, check_json
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda children: st.lists(children, max_size=4) | st.dictionaries(st.text(), children, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(st.dictionaries(st.text(), JSON, max_size=5))
+def test_every_json_value_survives_the_trip(values: dict[str, Any]) -> None:
+    state = InvocationState(values)
+    assert json.loads(json.dumps(dict(state))) == values
+
+
+@pytest.mark.parametrize(
+    ("value", "place"),
+    [
+        ((1, 2), r"\['k'\].*use a list"),
+        ({1, 2}, r"\['k'\].*use a sorted list"),
+        ({"a": [{"b": b"x"}]}, r"\['k'\]\['a'\]\[0\]\['b'\].*bytes"),
+        ({1: "x"}, r"\['k'\]: key 1 is int"),
+        (datetime(2026, 1, 1), r"isoformat"),
+        (float("nan"), r"float is not a JSON value"),
+        (object(), r"object is not a JSON value"),
+    ],
+)
+def test_a_value_that_is_not_json_is_refused_at_its_place(value: Any, place: str) -> None:
+    writes: list[Callable[[InvocationState], object]] = [
+        lambda s: s.__setitem__("k", value),
+        lambda s: s.update(k=value),
+        lambda s: s.setdefault("k", value),
+        lambda s: s.__ior__({"k": value}),
+    ]
+    for write in writes:
+        state = InvocationState({"old": 1})
+        with pytest.raises(TypeError, match=place):
+            write(state)
+        assert state == {"old": 1}
+
+
+def test_a_change_deep_inside_is_found_at_the_next_snapshot() -> None:
+    state = InvocationState({"list": []})
+    state["list"].append({1})
+    with pytest.raises(TypeError, match=r"invocation_state\['list'\]\[0\]"):
+        state.snapshot()
+
+
+def test_a_bottomless_value_is_refused_not_followed() -> None:
+    deep: list[Any] = []
+    deep.append(deep)
+    with pytest.raises(TypeError, match="nested"):
+        check_json(deep, "x")
+
+
+def test_a_snapshot_restores_the_same_dict_object() -> None:
+    state = InvocationState({"a": 1})
+    snapshot = state.snapshot()
+    state["b"] = 2
+    same = state
+    state.restore(snapshot)
+    assert same is state
+    assert state == {"a": 1}
+
+
+def test_a_command_id_is_new_once_and_the_memory_is_bounded() -> None:
+    state = RunState(agent="a")
+    assert state.first_time("x")
+    assert not state.first_time("x")
+    assert state.first_time("")
+    assert state.first_time("")
+    for number in range(5000):
+        state.first_time(str(number))
+    assert len(state.seen_ids) == 2000
+
+
+def test_events_are_numbered_without_gaps_over_a_handover() -> None:
+    state = RunState(agent="a")
+    when = datetime(2026, 1, 1)
+    for _ in range(150):
+        state.events.add("custom", when, 1, {})
+    state.pack_events()
+    again = RunState.model_validate_json(state.model_dump_json(exclude_none=True))
+    again.events.add("custom", when, 1, {})
+    assert [event.seq for event in again.events.after(50)] == list(range(51, 152))
