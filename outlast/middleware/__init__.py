@@ -19,13 +19,16 @@ from outlast.middleware.contract import HookContext, Middleware, create_middlewa
 if TYPE_CHECKING:
     from outlast.middleware.context_editing import ClearToolUsesEdit, context_editing_middleware
     from outlast.middleware.human_in_the_loop import DecisionRequest, ToolApproval, human_in_the_loop
+    from outlast.middleware.llm_tool_selector import llm_tool_selector_middleware
     from outlast.middleware.model_call_limit import model_call_limit
     from outlast.middleware.model_fallback import model_fallback
     from outlast.middleware.model_retry import model_retry
     from outlast.middleware.policy_filter import policy_filter
     from outlast.middleware.sub_agents import SubAgent, create_sub_agent_middleware
     from outlast.middleware.summarization import summarization_middleware
+    from outlast.middleware.todo_list import list_todos, todo_list
     from outlast.middleware.tool_call_limit import tool_call_limit
+    from outlast.middleware.tool_emulator import tool_emulator_middleware
     from outlast.middleware.tool_retry import tool_retry
 
 _HOMES = {
@@ -36,12 +39,16 @@ _HOMES = {
     "context_editing_middleware": "context_editing",
     "create_sub_agent_middleware": "sub_agents",
     "human_in_the_loop": "human_in_the_loop",
+    "list_todos": "todo_list",
+    "llm_tool_selector_middleware": "llm_tool_selector",
     "model_call_limit": "model_call_limit",
     "model_fallback": "model_fallback",
     "model_retry": "model_retry",
     "policy_filter": "policy_filter",
     "summarization_middleware": "summarization",
+    "todo_list": "todo_list",
     "tool_call_limit": "tool_call_limit",
+    "tool_emulator_middleware": "tool_emulator",
     "tool_retry": "tool_retry",
 }
 """Where each prebuilt name lives."""
@@ -59,6 +66,8 @@ __all__ = [
     "create_middleware",
     "create_sub_agent_middleware",
     "human_in_the_loop",
+    "list_todos",
+    "llm_tool_selector_middleware",
     "model_call_limit",
     "model_fallback",
     "model_retry",
@@ -68,7 +77,9 @@ __all__ = [
     "run_before_model",
     "run_before_tool",
     "summarization_middleware",
+    "todo_list",
     "tool_call_limit",
+    "tool_emulator_middleware",
     "tool_retry",
 ]
 
