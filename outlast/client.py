@@ -69,6 +69,11 @@ class Run:
         return f"Run({self.id!r})"
 
     @property
+    def temporal(self) -> temporalio.client.Client:
+        """The Temporal client under it."""
+        return self._client.temporal
+
+    @property
     def _handle(self) -> temporalio.client.WorkflowHandle[Any, RawValue]:
         return self._client.temporal.get_workflow_handle(self.id, result_type=RawValue)
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from outlast.lazy_package import make_lazy
 
 if TYPE_CHECKING:
-    from outlast.testing.env import LocalEnv, local_env
+    from outlast.testing.env import LocalEnv, local_env, local_server
     from outlast.testing.memory import MemoryRuntime, RunSuspended
     from outlast.testing.replay import ReplayFailed, replay
     from outlast.testing.scripted import ScriptedModel, ScriptExhausted, call, calls, text
@@ -20,6 +20,7 @@ _HOMES = {
     "call": "scripted",
     "calls": "scripted",
     "local_env": "env",
+    "local_server": "env",
     "replay": "replay",
     "text": "scripted",
 }
@@ -35,6 +36,7 @@ __all__ = [
     "call",
     "calls",
     "local_env",
+    "local_server",
     "replay",
     "text",
 ]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
+import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,7 +12,13 @@ from typing import Any
 
 import temporalio.client
 from temporalio.api.common.v1 import TimeSkippingConfig
-from temporalio.client import Interceptor, OutboundInterceptor, StartWorkflowInput, WorkflowHistory
+from temporalio.client import (
+    Interceptor,
+    OutboundInterceptor,
+    StartWorkflowInput,
+    WorkflowExecutionStatus,
+    WorkflowHistory,
+)
 from temporalio.worker import Worker
 
 from outlast.agent import Agent
@@ -21,51 +29,72 @@ from outlast.models import resolve_model
 from outlast.plugin import AgentPlugin
 from outlast.settings import Settings, connect
 from outlast.state import HistoryLimits
+from outlast.testing.histories import fetch_histories
+from outlast.testing.replay import replay
 
-_servers: dict[bool, DevServer] = {}
+MAX_SKIPS = 10_000
+"""Timers that one run may skip: a loop of timers without an end is stopped by it."""
+
 _queues = itertools.count(1)
+_server: DevServer | None = None
+_starting = False
 open_envs: list[LocalEnv] = []
 """Environments of the running test, for the pytest plugin."""
 
 
-async def local_server(*, time_skipping: bool = False) -> DevServer:
-    """The process's own server: real, on loopback and a free port, ended with the process."""
-    if time_skipping not in _servers:
-        _servers[time_skipping] = DevServer(time_skipping=time_skipping)
-    return await _servers[time_skipping].start()
+async def local_server() -> DevServer:
+    """The process's own server: real, on loopback and a free port, in memory, ended with the process."""
+    global _server, _starting
+    while _starting:
+        await asyncio.sleep(0.02)
+    _starting = True
+    try:
+        if _server is None:
+            _server = DevServer(time_skipping=True)
+        return await _server.start()
+    finally:
+        _starting = False
 
 
 class LocalEnv:
-    """What a test works with.
+    """What a test works with. Made by :func:`local_env`.
 
     Attributes:
         client: An :class:`outlast.client.Client` of the environment's own task queue.
         temporal: The Temporal client under it.
         address: The server's, for command lines.
+        task_queue: The environment's own.
         worker: The running Temporal worker.
+        agents: What the worker runs.
         started: Ids of the runs that were started through ``client``.
+        storage: The storage's URL, or None.
     """
 
     worker: Worker
 
     def __init__(
-        self, temporal: temporalio.client.Client, address: str, agents: Sequence[Agent], plugin: Plugins
+        self,
+        temporal: temporalio.client.Client,
+        agents: Sequence[Agent],
+        make_worker: Callable[[temporalio.client.Client, str], Worker],
+        started: list[str],
     ) -> None:
-        self.address = address
+        self.address = temporal.service_client.config.target_host
         self.agents = tuple(agents)
         self.temporal = temporal
-        self.task_queue = f"test-{next(_queues)}"
+        self.task_queue = f"test-{os.getpid()}-{next(_queues)}"
         self.client = Client(temporal, task_queue=self.task_queue)
-        self.started: list[str] = []
+        self.started = started
         self.storage: str | None = None
-        self._plugin = plugin
+        self._make_worker = make_worker
         self._running = False
 
     async def start_worker(self) -> None:
         """A worker, fresh: nothing is cached, so that every open run is replayed."""
-        self.worker = Worker(self.temporal, task_queue=self.task_queue, plugins=[self._plugin()])
-        await self.worker.__aenter__()
-        self._running = True
+        if not self._running:
+            self.worker = self._make_worker(self.temporal, self.task_queue)
+            await self.worker.__aenter__()
+            self._running = True
 
     async def stop_worker(self) -> None:
         """Stop the worker; running tools are finished first."""
@@ -74,20 +103,30 @@ class LocalEnv:
             await self.worker.__aexit__(None, None, None)
 
     async def histories(self) -> list[WorkflowHistory]:
-        """Histories of everything that ran on this environment's task queue, every execution of every run."""
-        query = f"TaskQueue = '{self.task_queue}'"
-        ids = {(found.id, found.run_id) async for found in self.temporal.list_workflows(query)}
-        for run_id in self.started:  # visibility may lag behind
-            ids |= await self._chain(run_id)
-        handles = [self.temporal.get_workflow_handle(run_id, run_id=execution) for run_id, execution in sorted(ids)]
-        return [await handle.fetch_history() for handle in handles]
+        """Histories of everything that ran on this environment's task queue: every execution of every run."""
+        executions: set[tuple[str, str | None]] = {(run_id, None) for run_id in self.started}
+        query = f"TaskQueue = '{self.task_queue}'"  # what was not started through our client
+        executions |= {(found.id, found.run_id) async for found in self.temporal.list_workflows(query)}
+        return await fetch_histories(self.temporal, executions)
 
-    async def _chain(self, run_id: str) -> set[tuple[str, str]]:
-        described = await self.temporal.get_workflow_handle(run_id).describe()
-        return {(run_id, described.run_id)}
+    async def replay(self) -> None:
+        """Replay everything that ran; see :func:`outlast.testing.replay`.
 
+        Raises:
+            ReplayFailed: Something does not replay.
+        """
+        await replay(self.agents, await self.histories(), storage=self.storage)
 
-Plugins = Callable[[], AgentPlugin]
+    async def close(self) -> None:
+        """Stop the worker now: what still executes a tool or a model call is terminated instead of waited for."""
+        if self._running:
+            query = f"TaskQueue = '{self.task_queue}' AND ExecutionStatus = 'Running'"
+            ids = {found.id async for found in self.temporal.list_workflows(query)} | set(self.started)
+            for handle in map(self.temporal.get_workflow_handle, sorted(ids)):
+                described = await handle.describe()
+                if described.status == WorkflowExecutionStatus.RUNNING and described.raw_description.pending_activities:
+                    await handle.terminate("the test's environment was closed")
+        await self.stop_worker()
 
 
 class _Started(Interceptor):
@@ -109,7 +148,7 @@ class _Noting(OutboundInterceptor):
 
     async def start_workflow(self, input: StartWorkflowInput) -> temporalio.client.WorkflowHandle[Any, Any]:
         if self._skip:
-            input.time_skipping_config = TimeSkippingConfig(enabled=True)
+            input.time_skipping_config = TimeSkippingConfig(enabled=True, max_session_skip_count=MAX_SKIPS)
         handle = await super().start_workflow(input)
         self._ids.append(input.id)
         return handle
@@ -122,6 +161,7 @@ async def local_env(
     storage: str | Path | None = None,
     time_skipping: bool = False,
     continue_as_new_events: int = 1000,
+    max_cached_runs: int = 1000,
     resolve: Callable[[str], Model] = resolve_model,
 ) -> AsyncIterator[LocalEnv]:
     """A client and a worker on a real Temporal server.
@@ -131,9 +171,10 @@ async def local_env(
         storage: A directory for large payloads.
         time_skipping: Timers of runs fire at once: a time-out of thirty days takes a moment.
         continue_as_new_events: History after which a run goes on in a fresh execution.
+        max_cached_runs: Runs that the worker keeps in memory; with 0 every task replays its run from the start.
         resolve: Makes models of strings; a test may give scripted ones.
     """
-    server = await local_server(time_skipping=time_skipping)
+    server = await local_server()
     url = None if storage is None else f"dir://{Path(storage).resolve()}"  # noqa: ASYNC240 - a test's own directory
     plain = await connect(Settings.load(address=server.address, storage=url, environ={}))
     noting = _Started(time_skipping)
@@ -141,16 +182,16 @@ async def local_env(
     config["interceptors"] = [noting]
     temporal = temporalio.client.Client(**config)
 
-    def plugin() -> AgentPlugin:
-        return AgentPlugin(agents, resolve=resolve)
+    def make_worker(client: temporalio.client.Client, task_queue: str) -> Worker:
+        plugin = AgentPlugin(agents, resolve=resolve)
+        return Worker(client, task_queue=task_queue, plugins=[plugin], max_cached_workflows=max_cached_runs)
 
-    env = LocalEnv(temporal, server.address, agents, plugin)
+    env = LocalEnv(temporal, agents, make_worker, noting.ids)
     env.client.history_limits = HistoryLimits(events=continue_as_new_events)
-    env.started = noting.ids
     env.storage = url
     open_envs.append(env)
     await env.start_worker()
     try:
         yield env
     finally:
-        await env.stop_worker()
+        await env.close()

@@ -1,27 +1,14 @@
-"""pytest fixtures for tests of agents; active wherever outlast is installed."""
+"""For pytest, active wherever outlast is installed: the fixtures of :mod:`outlast.testing.fixtures`, and a marker."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING
+import importlib.util
 
-import pytest_asyncio
-
-if TYPE_CHECKING:
-    from outlast.testing.env import LocalEnv
+import pytest
 
 
-@pytest_asyncio.fixture
-async def replay_every_run() -> AsyncIterator[list[LocalEnv]]:
-    """After the test, every run of its :func:`outlast.testing.local_env` environments is replayed.
-
-    Use it for a whole module with ``pytestmark = pytest.mark.usefixtures("replay_every_run")``.
-    """
-    from outlast.testing.env import open_envs
-    from outlast.testing.replay import replay
-
-    open_envs.clear()
-    yield open_envs
-    for env in open_envs:
-        await replay(env.agents, await env.histories(), storage=env.storage)
-    open_envs.clear()
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the marker and the fixtures known; without pytest-asyncio, which they need, there are none."""
+    config.addinivalue_line("markers", "no_replay: the runs of this test are not replayed by replay_every_run")
+    if importlib.util.find_spec("pytest_asyncio") is not None:
+        config.pluginmanager.import_plugin("outlast.testing.fixtures")

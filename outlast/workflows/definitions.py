@@ -62,6 +62,9 @@ class WorkflowHost:
 REPLAYER = ""
 """Stands for the task queue of a replayer, which has none."""
 
+REPLAY_NAMESPACE = "ReplayNamespace"
+"""What Temporal's ``Replayer`` calls the namespace unless it is told one."""
+
 _hosts: dict[str, WorkflowHost] = {}
 
 
@@ -72,7 +75,10 @@ def install_host(task_queue: str, host: WorkflowHost) -> None:
 
 def current_host() -> WorkflowHost:
     """The host of the running workflow's task queue; in a replayer, the newest replayer's."""
-    return _hosts.get(workflow.info().task_queue) or _hosts[REPLAYER]
+    info = workflow.info()
+    if info.namespace == REPLAY_NAMESPACE:  # else a worker of this process would lend its agents to the replay
+        return _hosts[REPLAYER]
+    return _hosts.get(info.task_queue) or _hosts[REPLAYER]
 
 
 def sandbox_runner(agents: Iterable[Agent]) -> SandboxedWorkflowRunner:

@@ -6,7 +6,7 @@ import os
 
 from outlast import Agent, AgentOptions, HookContext, create_middleware, tool
 from outlast.middleware import human_in_the_loop
-from outlast.testing.scripted import ScriptedModel, call, calls
+from outlast.testing.scripted import Reply, ScriptedModel, call, calls
 from outlast.tools import ToolCall
 
 
@@ -29,7 +29,7 @@ def count(call: ToolCall, ctx: HookContext) -> None:
 
 
 GREETING = os.environ.get("GREETING", "hello")  # a module may read its environment when it is imported
-SCRIPT = [call("add", a=1, b=2), calls(call("publish", title="x"), call("add", a=2, b=2)), "done"]
+SCRIPT: list[Reply] = [call("add", a=1, b=2), calls(call("publish", title="x"), call("add", a=2, b=2)), "done"]
 
 editor = Agent(
     AgentOptions(
