@@ -16,7 +16,7 @@ from outlast.execution import Execution
 from outlast.messages import ResultStatus, TextBlock
 from outlast.middleware.compose import compose_tool_call, run_after_tool, run_before_tool
 from outlast.middleware.contract import ToolNext, hook_of, name_of
-from outlast.runtime import ToolExecution, current_scope
+from outlast.runtime import ToolExecution, current_scope, scoped
 from outlast.state import CallState
 from outlast.tools import ToolCall, ToolResult, error_result
 
@@ -43,11 +43,8 @@ async def gate(run: Execution, batch: Sequence[CallState]) -> None:
     """Run ``before_tool`` of every call that is still open, in call order; nothing has executed yet."""
     for index, item in enumerate(batch, start=1):
         if item.result is None and not _is_pending(run, item):
-            token = current_scope.set(f"tool.{index}")
-            try:
+            with scoped(f"tool.{index}"):
                 await _gate_call(run, item)
-            finally:
-                current_scope.reset(token)
 
 
 async def _gate_call(run: Execution, item: CallState) -> None:
@@ -134,7 +131,7 @@ async def execute(run: Execution, batch: Sequence[CallState]) -> None:
     tasks = [asyncio.create_task(_execute_call(run, index, item, limit)) for index, item in todo]
     try:
         outcomes = await asyncio.gather(*tasks, return_exceptions=True)
-    except BaseException:
+    except asyncio.CancelledError:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -211,11 +208,8 @@ async def settle(run: Execution, batch: Sequence[CallState]) -> None:
     for index, item in enumerate(batch, start=1):
         if item.settled or item.result is None:
             continue
-        token = current_scope.set(f"tool.{index}")
-        try:
+        with scoped(f"tool.{index}"):
             result = await run_after_tool(run.middleware, item.result, run.context())
-        finally:
-            current_scope.reset(token)
         item.result = result.replace(call_id=item.original.id, name=item.original.name)
         item.settled = True
     run.close_batch(batch)

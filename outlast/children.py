@@ -6,6 +6,7 @@ the parent too, under ``CALL/CHILD_CALL`` and with the child's path; a decision 
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import TYPE_CHECKING
 
@@ -34,7 +35,7 @@ async def run_agent(run: Execution, name: str, text: str, call: ToolCall) -> Chi
         child = await _start(run, name, text, call)
     try:
         return await _wait(run, child)
-    except BaseException:
+    except (Exception, asyncio.CancelledError):
         if run.runtime.cancel_requested:
             await run.runtime.cancel_run(child.id)
         raise

@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime
@@ -168,6 +170,18 @@ class CommandIds:
 
 current_scope: ContextVar[str] = ContextVar("outlast_scope", default="run")
 """Which hook of which middleware is running, for command ids and for error reports."""
+
+
+@contextmanager
+def scoped(name: str) -> Iterator[None]:
+    """Run a block under this :data:`current_scope`."""
+    token = current_scope.set(name)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ValueError):  # collected with its stopped worker, in nobody's context
+            current_scope.reset(token)
+
 
 current_effects: ContextVar[Callable[[str], str]] = ContextVar("outlast_effects", default=lambda name: name)
 """Gives the command id for a side effect of this name, called at this place."""

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from outlast.errors import HookFailure, OutlastError, clean_text
 from outlast.middleware.contract import HookContext, ModelNext, ToolNext, hook_of, name_of
 from outlast.model import Completion, ModelRequest
-from outlast.runtime import current_scope
+from outlast.runtime import current_scope, scoped
 from outlast.tools import ToolCall, ToolResult, awaited
 
 V = TypeVar("V")
@@ -90,11 +90,8 @@ def _layer(
     scope = current_scope.get()
 
     async def inner(value: Any) -> Any:  # noqa: ANN401 - the request or the call
-        token = current_scope.set(scope)  # what runs inside is not this hook's command
-        try:
+        with scoped(scope):  # what runs inside is not this hook's command
             return await call_next(value)
-        finally:
-            current_scope.reset(token)
 
     async def outer(value: Any) -> V:  # noqa: ANN401 - the request or the call
         given = value.model_copy(deep=True) if isinstance(value, ToolCall) else value
@@ -112,26 +109,36 @@ async def guarded(name: str, middleware: object, hook: Callable[..., Any], *args
     the runtime's own signals pass.
     """
     ctx: HookContext = args[-1]
-    outer = current_scope.get()
-    token = current_scope.set(
-        f"{outer}.{name}.{name_of(middleware)}" if outer != "run" else f"{name}.{name_of(middleware)}"
-    )
-    try:
-        return await awaited(hook(*args))
-    except Exception as error:
-        note_where(error, f"{name} of {name_of(middleware)!r}")
-        raise
-    except BaseException as error:
-        if isinstance(error, (asyncio.CancelledError, *_control_errors(ctx))):
+    outer, task = current_scope.get(), _current_task()
+    own = f"{name}.{name_of(middleware)}"
+    with scoped(own if outer == "run" else f"{outer}.{own}"):
+        try:
+            return await awaited(hook(*args))
+        except Exception as error:
+            note_where(error, f"{name} of {name_of(middleware)!r}")
             raise
-        raise HookFailure(f"{name} of {name_of(middleware)!r}", describe(error)) from None
-    finally:
-        current_scope.reset(token)
+        except BaseException as error:
+            if isinstance(error, (asyncio.CancelledError, *_control_errors(ctx))):
+                raise
+            if isinstance(error, GeneratorExit) and _current_task() is not task:
+                raise  # not the hook's: its stopped worker's memory is being collected
+            raise HookFailure(f"{name} of {name_of(middleware)!r}", describe(error)) from None
 
 
-def _control_errors(ctx: object) -> tuple[type[BaseException], ...]:
+def _current_task() -> object:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        return None
+
+
+def _is_control_flow(error: BaseException, ctx: object) -> bool:
+    """Whether somebody else is behind this: the runtime, or whoever cancelled the task the hook runs in."""
+    if isinstance(error, asyncio.CancelledError):
+        task = asyncio.current_task()
+        return task is None or task.cancelling() > 0
     runtime = getattr(ctx, "_runtime", None)
-    return () if runtime is None else runtime.control_errors
+    return runtime is not None and isinstance(error, runtime.control_errors)
 
 
 def note_where(error: BaseException, where: str) -> None:
