@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Literal, TypeAlias, TypeVar
 
-from outlast.errors import clean_text, get_retryable, is_control, matches
+from outlast.errors import ToolError, clean_text, get_retryable, is_control, matches
 from outlast.middleware.compose import describe
 from outlast.middleware.contract import HookContext
 from outlast.middleware.options import check_finite, check_whole
@@ -107,7 +107,8 @@ class RetryPolicy:
     async def _last_word(self, what: str, error: Exception) -> str:
         if not callable(self.on_failure):
             times = "once" if self.max_retries == 0 else f"{self.max_retries + 1} times"
-            return clean_text(f"{what} was tried {times} and failed: {describe(error)}")
+            reason = str(error) if isinstance(error, ToolError) else describe(error)
+            return clean_text(f"{what} was tried {times}. {reason}")
         text: object = await awaited(self.on_failure(error))
         if not isinstance(text, str):
             raise TypeError(f"{self.owner}: on_failure must return text, not {type(text).__name__}")
