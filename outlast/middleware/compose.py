@@ -118,7 +118,7 @@ async def guarded(name: str, middleware: object, hook: Callable[..., Any], *args
             note_where(error, f"{name} of {name_of(middleware)!r}")
             raise
         except BaseException as error:
-            if isinstance(error, (asyncio.CancelledError, *_control_errors(ctx))):
+            if _is_control_flow(error, ctx):
                 raise
             if isinstance(error, GeneratorExit) and _current_task() is not task:
                 raise  # not the hook's: its stopped worker's memory is being collected
@@ -154,6 +154,12 @@ def where_of(error: BaseException, otherwise: str) -> str:
         return error.where
     noted = getattr(error, _WHERE, None)
     return noted if isinstance(noted, str) else otherwise
+
+
+def forget_where(error: BaseException) -> None:
+    """The error has been dealt with; where the same object is raised next is told anew."""
+    if isinstance(getattr(error, _WHERE, None), str):
+        setattr(error, _WHERE, None)
 
 
 def describe(error: BaseException) -> str:
