@@ -7,20 +7,19 @@ from typing import Any
 
 from outlast import Agent, AgentOptions
 from outlast.messages import Message
+from outlast.model import Model
 from outlast.state import RunResult
 from outlast.testing.memory import MemoryRuntime
 from outlast.testing.scripted import Reply, ScriptedModel
 
 
-def agent(
-    model: ScriptedModel | Iterable[Reply], *middleware: object, tools: Iterable[Any] = (), **options: Any
-) -> Agent:
-    scripted = model if isinstance(model, ScriptedModel) else ScriptedModel(model)
+def agent(model: Model | Iterable[Reply], *middleware: object, tools: Iterable[Any] = (), **options: Any) -> Agent:
+    scripted = model if isinstance(model, Model) else ScriptedModel(model)
     return Agent(AgentOptions(name="a", model=scripted, middleware=middleware, tools=tuple(tools), **options))
 
 
 async def run(
-    model: ScriptedModel | Iterable[Reply], *middleware: object, tools: Iterable[Any] = (), **options: Any
+    model: Model | Iterable[Reply], *middleware: object, tools: Iterable[Any] = (), **options: Any
 ) -> RunResult:
     return await MemoryRuntime(agent(model, *middleware, tools=tools, **options), "go").result()
 
