@@ -115,6 +115,7 @@ class LocalEnv:
         Raises:
             ReplayFailed: Something does not replay.
         """
+        __tracebackhide__ = True
         await replay(self.agents, await self.histories(), storage=self.storage)
 
     async def close(self) -> None:

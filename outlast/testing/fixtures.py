@@ -35,6 +35,7 @@ async def replay_every_run(request: pytest.FixtureRequest) -> AsyncIterator[list
     """After the test, every run of its :func:`outlast.testing.local_env` environments is replayed."""
     from outlast.testing.env import open_envs
 
+    __tracebackhide__ = True
     open_envs.clear()
     yield open_envs
     envs = [] if request.node.get_closest_marker("no_replay") else list(open_envs)

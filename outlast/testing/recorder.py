@@ -31,6 +31,7 @@ from outlast.storage.owner import REPLAY_NAMESPACE
 
 RESULT, CONTINUED = "the run's result", "the state handed over (continue-as-new)"
 _CONTEXT = 60
+_CAUSES = "Something that changes from process to process got into it: the order of a set, hash(), id(), the time zone"
 
 _lock = threading.Lock()
 _done: dict[str, dict[str, list[bytes]]] = {}
@@ -90,7 +91,7 @@ async def first_difference(history: WorkflowHistory, converter: DataConverter) -
             decoded = await bound.decode(payloads, [RawValue] * len(payloads))
             before = [value.payload.data for value in decoded]
             if before != now:
-                return f"{what} is different{_difference(before, now)}"
+                return f"{what} is different. {_CAUSES}{_difference(before, now)}"
     return None
 
 

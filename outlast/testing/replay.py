@@ -49,6 +49,7 @@ async def replay(
     Raises:
         ReplayFailed: The first history that does not replay: the run, the event and what differs.
     """
+    __tracebackhide__ = True  # pytest shows the test's own line
     histories: list[WorkflowHistory] = []
     for item in runs:
         if isinstance(item, Run):

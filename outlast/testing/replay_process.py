@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import importlib.util
 import os
 import re
 import sys
@@ -23,6 +22,7 @@ from outlast.agent import Agent
 from outlast.plugin import AgentPlugin
 from outlast.settings import Settings, data_converter
 from outlast.testing.recorder import Recorder, first_difference
+from outlast.workflows.module_finder import remember_file
 
 
 class Place(BaseModel):
@@ -78,7 +78,8 @@ def _explain(history: WorkflowHistory, error: Exception) -> str:
     found = re.search(r"HistoryEvent\(id: (\d+)", str(error))
     event = next((event for event in history.events if found is not None and event.event_id == int(found[1])), None)
     if event is None:
-        return str(error)
+        said = re.search(r'message: "((?:[^"\\]|\\.)*)"', str(error))
+        return said[1] if said is not None else str(error)
     kind = EventType.Name(event.event_type).removeprefix("EVENT_TYPE_").replace("_", " ").lower()
     scheduled = event.activity_task_scheduled_event_attributes
     detail = f" {scheduled.activity_id!r} ({scheduled.activity_type.name})" if scheduled.activity_id else ""
@@ -96,17 +97,8 @@ def load_agent(place: Place) -> Agent:
     Raises:
         TypeError: The module holds something else there.
     """
-    module = sys.modules.get(place.module)
-    if module is None:
-        try:
-            module = importlib.import_module(place.module)
-        except ModuleNotFoundError as error:
-            spec = importlib.util.spec_from_file_location(place.module, place.file)
-            if error.name is None or not place.module.startswith(error.name) or spec is None or spec.loader is None:
-                raise
-            module = sys.modules[place.module] = importlib.util.module_from_spec(spec)
-            spec.loader.exec_module(module)
-    found = getattr(module, place.attribute, None)
+    remember_file(place.module, place.file)
+    found = getattr(importlib.import_module(place.module), place.attribute, None)
     if not isinstance(found, Agent):
         raise TypeError(f"{place.module}.{place.attribute} is not an Agent in another process, but {found!r:.80}")
     return found

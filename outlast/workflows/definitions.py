@@ -18,6 +18,7 @@ from temporalio.worker.workflow_sandbox._importer import Importer
 from outlast.agent import Agent
 from outlast.middleware.contract import HOOKS, hook_of
 from outlast.registry import AgentRegistry
+from outlast.workflows.module_finder import remember_file
 
 
 @dataclass(frozen=True)
@@ -114,6 +115,8 @@ def _attribute_of(agent: Agent) -> str | None:
     module = sys.modules.get(agent.module)
     if module is None or agent.module in ("__main__", "__mp_main__"):
         return None
+    if file := getattr(module, "__file__", None):
+        remember_file(agent.module, file)
     return next((name for name, value in vars(module).items() if value is agent), None)
 
 

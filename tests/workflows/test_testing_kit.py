@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import sys
 import time
 from pathlib import Path
 
@@ -170,3 +171,45 @@ async def test_the_fixture_knows_the_environments_of_a_test(envs: list[LocalEnv]
     async with local_env([reader(1)]) as env:
         assert envs == [env]
         await (await env.client.start("reader", "go")).result()
+
+
+CONFTEST = """
+import pytest
+
+@pytest.fixture(autouse=True)
+def replayed(replay_every_run): ...
+"""
+PROJECT_TEST = """
+import pytest
+from outlast import Agent, AgentOptions, create_middleware
+from outlast.testing import ScriptedModel, local_env
+
+def hook(request, ctx):
+    ctx.invocation_state["words"] = list({"red", "orange", "yellow", "green", "blue", "indigo", "violet"})
+
+options = AgentOptions(name="a", model=ScriptedModel(["x"] * 9), middleware=[create_middleware("h", before_model=hook)])
+agent = Agent(options)
+
+async def test_found():
+    async with local_env([agent]) as env:
+        assert (await (await env.client.start("a", "hi", id="found")).result()).output == "x"
+
+@pytest.mark.no_replay
+async def test_let_off():
+    async with local_env([agent]) as env:
+        assert (await (await env.client.start("a", "hi", id="let-off")).result()).output == "x"
+"""
+
+
+async def test_a_project_has_every_run_replayed_even_of_modules_that_no_name_leads_to(tmp_path: Path) -> None:
+    (tmp_path / "tests" / "deep").mkdir(parents=True)
+    (tmp_path / "pytest.ini").write_text("[pytest]\nasyncio_mode = auto\naddopts = --import-mode=importlib\n")
+    (tmp_path / "tests" / "conftest.py").write_text(CONFTEST)
+    (tmp_path / "tests" / "deep" / "test_it.py").write_text(PROJECT_TEST)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "pytest", "-p", "no:cacheprovider", cwd=tmp_path, stdout=asyncio.subprocess.PIPE
+    )
+    output = (await process.communicate())[0].decode()
+    assert "2 passed, 1 error" in output
+    assert "ReplayFailed: run 'found'" in output
+    assert "the run's result is different" in output
