@@ -1,6 +1,6 @@
 """Agents' modules that cannot be imported by their name are found by their file.
 
-pytest's importlib mode and scripts that load a file by its path make such modules; the sandbox has to import them again.
+pytest's importlib mode and scripts that load a file by its path make such modules; the sandbox imports them again.
 """
 
 from __future__ import annotations
