@@ -18,7 +18,14 @@ from outlast.errors import AgentError, HookFailure, ModelError, ToolRejection, c
 from outlast.events import PauseInfo
 from outlast.execution import Execution
 from outlast.messages import Json, user
-from outlast.middleware.compose import compose_model_call, describe, run_after_model, run_before_model, where_of
+from outlast.middleware.compose import (
+    compose_model_call,
+    describe,
+    forget_where,
+    run_after_model,
+    run_before_model,
+    where_of,
+)
 from outlast.model import Completion
 from outlast.state import InvocationState
 
@@ -170,6 +177,7 @@ async def _park(run: Execution, error: BaseException) -> None:
         traceback=clean_text("".join(traceback.format_exception(error)[-12:])),
         since=run.runtime.now(),
     )
+    forget_where(error)
     if run.agent.options.on_error == "fail":
         end(run, pause.code, f"{pause.where}: {pause.error}")
         return

@@ -114,6 +114,8 @@ async def guarded(name: str, middleware: object, hook: Callable[..., Any], *args
     with scoped(own if outer == "run" else f"{outer}.{own}"):
         try:
             return await awaited(hook(*args))
+        except (StopIteration, StopAsyncIteration) as error:  # Python turns these into another error on the way out
+            raise HookFailure(f"{name} of {name_of(middleware)!r}", describe(error)) from None
         except Exception as error:
             note_where(error, f"{name} of {name_of(middleware)!r}")
             raise
