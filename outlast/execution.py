@@ -142,7 +142,7 @@ class Execution:
 
     def localise(self, message: Message) -> Message:
         """The message with call ids that are unique in the run, the provider's own kept beside them."""
-        prefix = f"call_{self.state.step}_"
+        prefix = f"call_{self.state.earlier_calls + self.state.step}_"
         taken = [call.id for call in message.tool_calls]
         if all(call_id.startswith(prefix) for call_id in taken) and len(set(taken)) == len(taken):
             return message

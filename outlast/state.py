@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, NoReturn, TypeAlias
@@ -207,6 +208,7 @@ class RunState(BaseModel):
         outbox: Decisions for children, not yet sent: child's run id and the message.
         reports, refused: How many reports were sent to the parent; decisions of it that could not be obeyed.
         fingerprint: Of the agent's definition when this execution began.
+        earlier_calls: The highest number in the call ids of the conversation the run goes on with; its own are higher.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -236,6 +238,7 @@ class RunState(BaseModel):
     output: Json = None
     output_retries: int = 0
     fingerprint: str = ""
+    earlier_calls: int = 0
     started_at: datetime | None = None
     event_seq: int = 0
     event_tail: list[Event] = Field(default_factory=list)
@@ -327,6 +330,9 @@ class RunInput(Value):
     history_limits: HistoryLimits = HistoryLimits()
 
 
+_CALL_ID = re.compile(r"call_(\d{1,15})_\d+")
+
+
 def new_state(start: RunInput, messages: Sequence[Message], now: datetime) -> RunState:
     """The state of a run that is about to begin."""
     state = RunState(
@@ -337,4 +343,6 @@ def new_state(start: RunInput, messages: Sequence[Message], now: datetime) -> Ru
         history_limits=start.history_limits,
     )
     state.transcript = list(messages)
+    found = (_CALL_ID.fullmatch(call.id) for message in messages for call in message.tool_calls)
+    state.earlier_calls = max((int(match[1]) for match in found if match), default=0)
     return state
