@@ -5,7 +5,7 @@ from __future__ import annotations
 from outlast import Agent, AgentOptions, tool
 from outlast.messages import Message, sequence_fault
 from outlast.testing.memory import MemoryRuntime
-from outlast.testing.scripted import ScriptedModel, call
+from outlast.testing.scripted import Reply, ScriptedModel, call
 
 
 @tool
@@ -15,7 +15,7 @@ def look() -> str:
 
 
 async def test_three_runs_on_end_hold_no_call_id_twice() -> None:
-    turns = [call("look"), call("look"), "done"]
+    turns: list[Reply] = [call("look"), call("look"), "done"]
     agent = Agent(AgentOptions(name="a", model=ScriptedModel(turns * 3), tools=[look]))
     messages: tuple[Message, ...] = ()
     for _ in range(3):
