@@ -2,6 +2,8 @@
 
 The engine is native code, and native code can crash: so it never shares a process with a worker. It answers OpenAI
 Chat Completions (and Responses, and Anthropic Messages) on 127.0.0.1 only, without a key, one request at a time.
+An answer 500 "does not match the expected peg-native format" means that the model called a function that it was not
+offered, or wrote broken JSON; at temperature 0 the same request fails again.
 
 Ends on SIGTERM, and with `--until-stdin-closes` also when the pipe from its parent closes. The kernel closes that pipe
 however the parent dies, `kill -9` included. (Linux's parent-death signal would not do: it is sent when the *thread*
@@ -52,7 +54,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m examples.local_model.serve", description="Serve a GGUF model.")
     parser.add_argument("--model", type=Path, required=True, help="a GGUF file")
     parser.add_argument("--port", type=int, default=7510)
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--context", type=int, default=8192, help="tokens of context")
     parser.add_argument("--own-template", action="store_true", help="use the chat template inside the model file")
     parser.add_argument("--until-stdin-closes", action="store_true", help="end when the parent process does")

