@@ -1,0 +1,112 @@
+"""One agent step against a bare workflow's: wall time, processor time, and how soon a new worker does its first step.
+
+Both run on one tuned dev server, each worker in its own process, in turn and in changing order. A step is a model call
+and a tool call, each an activity that does nothing; the tool's result has 4 KB.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import statistics
+import time
+from dataclasses import dataclass, field
+
+import temporalio.client
+
+from benchmarks.processes import WorkerProcess, cpu_seconds, first_activity_at, start, worker_process
+from outlast.devserver import DevServer
+
+KINDS = ("bare", "agents")
+NAMES = {"bare": "bare workflow", "agents": "outlast"}
+
+
+@dataclass
+class Samples:
+    """Milliseconds per step, over the repetitions."""
+
+    wall: list[float] = field(default_factory=list)
+    worker: list[float] = field(default_factory=list)
+    server: list[float] = field(default_factory=list)
+
+
+async def measure(server: DevServer, steps: int, size: int, repetitions: int) -> dict[str, Samples]:
+    """Samples per kind."""
+    temporal = await temporalio.client.Client.connect(server.address)
+    samples = {kind: Samples() for kind in KINDS}
+    async with worker_process("bare", server.address) as bare, worker_process("agents", server.address) as agents:
+        workers = {"bare": bare, "agents": agents}
+        for kind in KINDS:
+            await (await start(temporal, workers[kind], 5, size)).result()
+        for number in range(repetitions):
+            for kind in random.Random(number).sample(KINDS, len(KINDS)):
+                await _one(temporal, server, workers[kind], steps, size, samples[kind])
+    return samples
+
+
+async def _one(
+    temporal: temporalio.client.Client,
+    server: DevServer,
+    worker: WorkerProcess,
+    steps: int,
+    size: int,
+    samples: Samples,
+) -> None:
+    assert server.pid is not None
+    cpu, server_cpu, began = worker.cpu_seconds, cpu_seconds(server.pid), time.perf_counter()
+    await (await start(temporal, worker, steps, size)).result()
+    samples.wall.append((time.perf_counter() - began) * 1000 / steps)
+    samples.worker.append((worker.cpu_seconds - cpu) * 1000 / steps)
+    samples.server.append((cpu_seconds(server.pid) - server_cpu) * 1000 / steps)
+
+
+async def measure_start(server: DevServer, repetitions: int) -> dict[str, list[float]]:
+    """Seconds from a worker process's start to the first step of a run that waits for it."""
+    temporal = await temporalio.client.Client.connect(server.address)
+    seconds: dict[str, list[float]] = {kind: [] for kind in KINDS}
+    for _ in range(repetitions):
+        for kind in KINDS:
+            worker = WorkerProcess(kind, server.address)
+            handle = await start(temporal, worker, 1, 200)
+            await asyncio.sleep(0.3)  # the server has put its task where the worker will look
+            began = worker.spawn()
+            try:
+                seconds[kind].append(await first_activity_at(handle) - began)
+                await handle.result()
+            finally:
+                worker.stop()
+    return seconds
+
+
+def report(samples: dict[str, Samples], starts: dict[str, list[float]]) -> None:
+    """Print the medians."""
+    print(f"{'':16}{'wall ms/step':>14}{'worker CPU':>12}{'server CPU':>12}{'start to first step s':>24}")
+    for kind in KINDS:
+        one = samples[kind]
+        figures = [statistics.median(values) for values in (one.wall, one.worker, one.server)]
+        began = statistics.median(starts[kind]) if starts[kind] else float("nan")
+        print(f"{NAMES[kind]:16}{figures[0]:14.1f}{figures[1]:12.1f}{figures[2]:12.1f}{began:24.2f}")
+    bare, ours = samples["bare"], samples["agents"]
+    ratios = [one / other for one, other in zip(ours.wall, bare.wall, strict=True)]
+    cpu = statistics.median(ours.worker) / statistics.median(bare.worker)
+    print(f"wall ratio {statistics.median(ratios):.2f} (median of {len(ratios)} pairs), worker CPU ratio {cpu:.2f}")
+
+
+async def main(steps: int = 50, size: int = 4096, repetitions: int = 7, starts: int = 3) -> None:
+    """Measure and print."""
+    async with DevServer() as server:
+        samples = await measure(server, steps, size, repetitions)
+        began = await measure_start(server, starts) if starts else {kind: [] for kind in KINDS}
+    print(f"{steps} steps with results of {size} bytes, {repetitions} repetitions each, in turn")
+    report(samples, began)
+
+
+def run(arguments: list[str]) -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks overhead", description=__doc__)
+    parser.add_argument("--steps", type=int, default=50)
+    parser.add_argument("--size", type=int, default=4096)
+    parser.add_argument("--repetitions", type=int, default=7)
+    parser.add_argument("--starts", type=int, default=3)
+    asyncio.run(main(**vars(parser.parse_args(arguments))))
