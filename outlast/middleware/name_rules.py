@@ -70,7 +70,7 @@ def _paths(tree: Any) -> tuple[int, int]:  # noqa: ANN401 - the standard library
     """An upper bound on the ways to match: fixed choices, and loops over one character that share the name's length."""
     choices, loops = 1, 0
     for code, value in tree:
-        match str(code):
+        match code.name:
             case "BRANCH":
                 inner = [_paths(branch) for branch in value[1]]
                 found = sum(ways for ways, _ in inner), max(count for _, count in inner)

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import re
+
 from outlast import Agent, AgentOptions, tool
 from outlast.errors import ServerFault
-from outlast.middleware import model_fallback, model_retry, tool_emulator_middleware, tool_retry
+from outlast.middleware import (
+    model_fallback,
+    model_retry,
+    policy_filter,
+    todo_list,
+    tool_call_limit,
+    tool_emulator_middleware,
+    tool_retry,
+)
 from outlast.model import Completion, DeltaSink, ModelRequest
 from outlast.testing.scripted import ScriptedModel, call
 
@@ -48,6 +58,9 @@ printer = Agent(
         model=Moody(),
         tools=[print_page],
         middleware=[
+            policy_filter(allow=[re.compile("^print_")], deny=[re.compile("secret"), "print_money"]),
+            tool_call_limit("print_page", 1),
+            todo_list(),
             model_retry(1, 10, retry_on=NoPaper),
             tool_retry(1, 10, retry_on=LookupError),
         ],
