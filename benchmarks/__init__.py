@@ -1,1 +1,1 @@
-"""What outlast costs, measured against a bare Temporal workflow: ``make bench``, or ``python -m benchmarks overhead``."""
+"""What outlast costs, against a bare Temporal workflow: ``make bench``, or ``python -m benchmarks overhead``."""

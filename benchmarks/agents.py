@@ -41,9 +41,7 @@ async def fetch(page: int, size: int) -> str:
 
 
 bench = Agent(
-    AgentOptions(
-        name="bench", model=Counting(), instructions="You fetch pages.", tools=[fetch], max_steps=100_000
-    )
+    AgentOptions(name="bench", model=Counting(), instructions="You fetch pages.", tools=[fetch], max_steps=100_000)
 )
 
 

@@ -10,16 +10,20 @@ import argparse
 import asyncio
 import random
 import statistics
+import tempfile
 import time
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field
 
 import temporalio.client
 
 from benchmarks.processes import WorkerProcess, cpu_seconds, first_activity_at, start, worker_process
 from outlast.devserver import DevServer
+from outlast.settings import Settings, connect
 
-KINDS = ("bare", "agents")
-NAMES = {"bare": "bare workflow", "agents": "outlast"}
+BARE, INLINE, STORED = "bare workflow", "outlast", "outlast, storage"
+KINDS = (BARE, INLINE, STORED)
+"""What is compared; ``outlast`` alone keeps the conversation in the history, as without any configuration."""
 
 
 @dataclass
@@ -33,16 +37,22 @@ class Samples:
 
 async def measure(server: DevServer, steps: int, size: int, repetitions: int) -> dict[str, Samples]:
     """Samples per kind."""
-    temporal = await temporalio.client.Client.connect(server.address)
     samples = {kind: Samples() for kind in KINDS}
-    async with worker_process("bare", server.address) as bare, worker_process("agents", server.address) as agents:
-        workers = {"bare": bare, "agents": agents}
+    async with AsyncExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        temporal = await connect(Settings.load(address=server.address, storage=f"dir://{folder}", environ={}))
+        workers = {kind: await stack.enter_async_context(_worker(kind, server, folder)) for kind in KINDS}
         for kind in KINDS:
             await (await start(temporal, workers[kind], 5, size)).result()
         for number in range(repetitions):
             for kind in random.Random(number).sample(KINDS, len(KINDS)):
                 await _one(temporal, server, workers[kind], steps, size, samples[kind])
     return samples
+
+
+def _worker(kind: str, server: DevServer, folder: str) -> AbstractAsyncContextManager[WorkerProcess]:
+    storage = f"dir://{folder}" if kind == STORED else None
+    return worker_process("bare" if kind == BARE else "agents", server.address, storage)
 
 
 async def _one(
@@ -66,8 +76,8 @@ async def measure_start(server: DevServer, repetitions: int) -> dict[str, list[f
     temporal = await temporalio.client.Client.connect(server.address)
     seconds: dict[str, list[float]] = {kind: [] for kind in KINDS}
     for _ in range(repetitions):
-        for kind in KINDS:
-            worker = WorkerProcess(kind, server.address)
+        for kind in (BARE, INLINE):
+            worker = WorkerProcess("bare" if kind == BARE else "agents", server.address)
             handle = await start(temporal, worker, 1, 200)
             await asyncio.sleep(0.3)  # the server has put its task where the worker will look
             began = worker.spawn()
@@ -85,12 +95,15 @@ def report(samples: dict[str, Samples], starts: dict[str, list[float]]) -> None:
     for kind in KINDS:
         one = samples[kind]
         figures = [statistics.median(values) for values in (one.wall, one.worker, one.server)]
-        began = statistics.median(starts[kind]) if starts[kind] else float("nan")
-        print(f"{NAMES[kind]:16}{figures[0]:14.1f}{figures[1]:12.1f}{figures[2]:12.1f}{began:24.2f}")
-    bare, ours = samples["bare"], samples["agents"]
-    ratios = [one / other for one, other in zip(ours.wall, bare.wall, strict=True)]
-    cpu = statistics.median(ours.worker) / statistics.median(bare.worker)
-    print(f"wall ratio {statistics.median(ratios):.2f} (median of {len(ratios)} pairs), worker CPU ratio {cpu:.2f}")
+        began = f"{statistics.median(starts[kind]):24.2f}" if starts[kind] else ""
+        print(f"{kind:16}{figures[0]:14.1f}{figures[1]:12.1f}{figures[2]:12.1f}{began}")
+    bare = samples[BARE]
+    for kind in KINDS[1:]:
+        ratios = [one / other for one, other in zip(samples[kind].wall, bare.wall, strict=True)]
+        cpu = statistics.median(samples[kind].worker) / statistics.median(bare.worker)
+        print(
+            f"{kind}: wall ratio {statistics.median(ratios):.2f} (median of {len(ratios)}), worker CPU ratio {cpu:.2f}"
+        )
 
 
 async def main(steps: int = 50, size: int = 4096, repetitions: int = 7, starts: int = 3) -> None:

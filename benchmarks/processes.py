@@ -20,8 +20,6 @@ from outlast.client import Client
 from outlast.state import HistoryLimits
 
 _numbers = itertools.count(1)
-WHOLE = HistoryLimits(events=50_000, size=45_000_000)
-"""One execution, however long: both sides then do the same."""
 
 
 class WorkerProcess:
@@ -86,7 +84,11 @@ Handle = temporalio.client.WorkflowHandle[object, object]
 
 
 async def start(
-    temporal: temporalio.client.Client, worker: WorkerProcess, steps: int, size: int, limits: HistoryLimits = WHOLE
+    temporal: temporalio.client.Client,
+    worker: WorkerProcess,
+    steps: int,
+    size: int,
+    limits: HistoryLimits | None = None,
 ) -> Handle:
     """A run of so many steps with results of so many bytes."""
     run_id = f"{worker.task_queue}-{steps}x{size}-{time.time_ns()}"

@@ -43,6 +43,8 @@ DYNAMIC_CONFIG: Final[Mapping[str, Json]] = {
     "history.timerProcessorMaxPollRPS": 10_000,
     "history.visibilityProcessorMaxPollRPS": 10_000,
     "history.timerProcessorMaxTimeShift": "5ms",
+    # By default an execution that continues as new within a second of its start waits for that second to end.
+    "history.workflowIdReuseMinimalInterval": "1ms",
     # The HTTP API takes POSTs from any web page the user visits; nobody here needs it.
     "frontend.httpAllowedHosts": ["disabled.invalid"],
 }
