@@ -88,7 +88,8 @@ def test_a_text_of_a_subclass_cannot_claim_to_be_every_name() -> None:
     """AC-110."""
 
     class Anything(str):
-        __hash__ = str.__hash__
+        def __hash__(self) -> int:
+            return hash("delete")
 
         def __eq__(self, other: object) -> bool:
             return True

@@ -175,6 +175,13 @@ async def test_an_edit_that_makes_the_gates_ask_again_is_counted_once_and_for_th
     assert RAN == ["b", "b"]
 
 
+async def test_a_call_that_is_asked_about_again_keeps_the_last_place() -> None:
+    edit = create_middleware("edit", before_tool=lambda call, ctx: call.replace(args={"kind": "edited"}))
+    turn = calls(call("any_kind", kind="a"), call("any_kind", kind="b"))
+    result = await run([turn, "done"], tool_call_limit(None, 1, "continue"), edit, tools=[any_kind])
+    assert statuses(result.messages) == ["executed", "rejected"]
+
+
 async def test_two_limits_are_kept_apart_and_a_call_that_both_block_has_one_result() -> None:
     """AC-51, AC-52, D43."""
     hooks = tool_call_limit("a", 1, "continue"), tool_call_limit(None, 1, "continue")
