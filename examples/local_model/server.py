@@ -44,7 +44,8 @@ class LocalModelServer:
     def __init__(self, model: Model, *, threads: int | None = None, start_seconds: float = 120.0) -> None:
         """Nothing starts before the `with`.
 
-        `threads`: default OUTLAST_MODEL_THREADS, else half the cores. `start_seconds`: how long the model may take to load.
+        `threads`: default OUTLAST_MODEL_THREADS, else half the cores.
+        `start_seconds`: how long the model may take to load.
         """
         self.model = model
         self.threads = threads or int(os.environ.get("OUTLAST_MODEL_THREADS") or _default_threads())
