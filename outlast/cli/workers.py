@@ -1,0 +1,199 @@
+"""``worker``, ``check`` and ``replay``: the commands that load agents."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from outlast.cli.command import DONE, FAILED, BadInput, Server, register
+
+if TYPE_CHECKING:
+    from temporalio.client import WorkflowHistory
+
+    from outlast.agent import Agent
+    from outlast.settings import Settings
+
+Places = Annotated[
+    list[str],
+    typer.Argument(metavar="AGENTS...", help="Files like agents.py, or modules like myapp.agents.", show_default=False),
+]
+EXIT_SECONDS = 5.0
+"""How long a stopped worker may still take to end; a tool that hangs in a thread cannot hold it."""
+
+
+def add(app: typer.Typer) -> None:
+    """Add this module's commands."""
+    register(app, worker)
+    register(app, check)
+    register(app, replay)
+
+
+async def worker(
+    agents: Places,
+    server: Server,
+    health_port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Serve /healthz and /readyz there.", show_default=False)
+    ] = None,
+    health_host: Annotated[
+        str, typer.Option(envvar="OUTLAST_HEALTH_HOST", help="Where the health port listens.")
+    ] = "127.0.0.1",
+    log_level: Annotated[str, typer.Option(envvar="OUTLAST_LOG_LEVEL", help="debug, info, warning, error.")] = (
+        "warning"
+    ),
+) -> int:
+    """Run a worker for a real cluster. SIGTERM lets running calls finish; a second one stops at once."""
+    import dataclasses
+
+    settings = server.settings()
+    if health_port is not None:
+        settings = dataclasses.replace(settings, health_port=health_port)
+    start_logging(log_level)
+    await serve(agents, settings, health_host)
+    return DONE
+
+
+async def serve(places: Sequence[str], settings: Settings, health_host: str = "127.0.0.1") -> None:
+    """Load the agents and work until a signal comes."""
+    from outlast.worker import run_worker
+
+    loaded = load(places)
+    warn(loaded)
+    await run_worker(loaded, settings, say=say, health_host=health_host, on_ready=lambda: _hint(settings))
+    end_soon()
+
+
+def load(places: Sequence[str]) -> list[Agent]:
+    """The agents of all places.
+
+    Raises:
+        AgentsNotLoaded: A place has none, or two agents have one name.
+    """
+    from outlast.worker import check_names, load_agents
+
+    agents = {id(agent): agent for place in places for agent in load_agents(place)}
+    check_names(list(agents.values()))
+    return list(agents.values())
+
+
+def warn(agents: Sequence[Agent]) -> None:
+    """Say which hooks would not replay; a worker starts all the same."""
+    from outlast.check import check_agents
+
+    for finding in check_agents(agents):
+        say(f"warning: {finding}", sys.stderr)
+
+
+def say(line: str, stream: object = None) -> None:
+    """A line of a worker, at once."""
+    print(line, file=stream if stream is not None else sys.stdout, flush=True)  # type: ignore[call-overload] # a text stream
+
+
+def start_logging(level: str) -> None:
+    """Log to standard error.
+
+    Raises:
+        BadInput: There is no such level.
+    """
+    number = logging.getLevelNamesMapping().get(level.upper())
+    if number is None:
+        raise BadInput(f"--log-level {level!r} is not allowed: give debug, info, warning or error")
+    logging.basicConfig(level=number, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+
+def end_soon() -> None:
+    """End the process, even where a tool hangs in a thread that nothing can stop."""
+    timer = threading.Timer(EXIT_SECONDS, os._exit, (0,))
+    timer.daemon = True
+    timer.start()
+
+
+def _hint(settings: Settings) -> None:
+    if settings.deployment is not None:
+        say(
+            f"build {settings.build_id} of deployment {settings.deployment}; it takes new runs once it is current: "
+            f"temporal worker deployment set-current-version --deployment-name {settings.deployment} "
+            f"--build-id {settings.build_id}"
+        )
+
+
+def check(agents: Places) -> int:
+    """Read the source of every hook and name what would not replay."""
+    from outlast.check import check_agents
+    from outlast.middleware.contract import HOOKS, hook_of
+    from outlast.registry import AgentRegistry
+
+    loaded = load(agents)
+    findings = check_agents(loaded)
+    for finding in findings:
+        say(str(finding))
+    everyone = [agent for _, agent in AgentRegistry(loaded).everyone()]
+    hooks = sum(hook_of(item, hook) is not None for agent in everyone for item in agent.middleware for hook in HOOKS)
+    names = ", ".join(agent.name for agent in loaded)
+    if not findings:
+        say(f"{hooks} {'hook' if hooks == 1 else 'hooks'} of {names}: nothing found that would not replay")
+        return DONE
+    say(f"\n{len(findings)} found in {hooks} {'hook' if hooks == 1 else 'hooks'} of {names}")
+    return FAILED
+
+
+async def replay(
+    target: Annotated[
+        str, typer.Argument(metavar="RUN|FILE", help="A run's id, or a history as JSON.", show_default=False)
+    ],
+    server: Server,
+    agents: Annotated[list[str], typer.Option(help="Files or modules with the agents.", show_default=False)],
+    exact: Annotated[
+        bool, typer.Option("--exact", help="Also compare every input and result; for code that was not changed.")
+    ] = False,
+) -> int:
+    """Replay a run against the agents as they are now: would it survive a deploy of this code?"""
+    from outlast.testing.replay import ReplayFailed
+    from outlast.testing.replay import replay as replay_histories
+
+    loaded = load(agents)
+    settings = server.settings()
+    histories = _read_history(Path(target)) if Path(target).is_file() else await _fetch(target, server)
+    try:
+        await replay_histories(loaded, histories, storage=settings.storage, exact=exact)
+    except ReplayFailed as error:
+        from outlast.cli.command import say_error
+
+        say_error(str(error))
+        return FAILED
+    events = sum(len(history.events) for history in histories)
+    say(f"{target} replays: {len(histories)} execution{'s' * (len(histories) != 1)}, {events} events")
+    return DONE
+
+
+def _read_history(file: Path) -> list[WorkflowHistory]:
+    from temporalio.client import WorkflowHistory
+
+    try:
+        return [WorkflowHistory.from_json(file.stem, file.read_text())]
+    except Exception as error:  # whatever the JSON and protobuf readers raise
+        raise BadInput(
+            f"{file} is not a workflow's history as JSON ({' '.join(str(error).split())[:200]}); "
+            "`temporal workflow show --workflow-id RUN --output json` writes one"
+        ) from None
+
+
+async def _fetch(run_id: str, server: Server) -> list[WorkflowHistory]:
+    from temporalio.service import RPCError, RPCStatusCode
+
+    from outlast.errors import RunNotFound
+    from outlast.testing.histories import fetch_histories
+
+    client = await server.client()
+    try:
+        return await fetch_histories(client.temporal, [(run_id, None)])
+    except RPCError as error:
+        if error.status == RPCStatusCode.NOT_FOUND:
+            raise RunNotFound(f"there is no run and no file {run_id!r}; `outlast runs` lists the runs") from None
+        raise
