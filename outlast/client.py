@@ -123,10 +123,18 @@ class Run:
 
     async def _last_words(self) -> RunResult | None:
         try:
-            result = RunResult.model_validate(await self._query("result"))
-            return result.replace(messages=tuple(await self.messages()))
+            return await self.snapshot()
         except (OutlastError, ValueError):
             return None
+
+    async def snapshot(self) -> RunResult:
+        """The run as it is now, asked of the run itself: transcript, state, usage, audit trail; the output at the end.
+
+        Raises:
+            NoAnswer: No worker answered.
+        """
+        result = RunResult.model_validate(await self._query("result"))
+        return result.replace(messages=tuple(await self.messages()))
 
     async def _raise_if_paused(self) -> None:
         info = await self.info()

@@ -26,6 +26,7 @@ from temporalio.converter import (
 from temporalio.envconfig import ClientConfigProfile
 from temporalio.service import RPCError, RPCStatusCode
 
+from outlast.dev_folder import find_dev
 from outlast.errors import OutlastError
 from outlast.storage import OwnedStorage, TotalDataConverter, check_storage_url, open_storage
 
@@ -97,6 +98,8 @@ class Settings:
     ) -> Self:
         """Settings from the environment and Temporal's config file; arguments that are given win.
 
+        Where neither says another address, an ``outlast dev`` that runs in this folder is found by itself.
+
         Args:
             address, namespace, task_queue, storage, profile: Over what the environment says.
             environ: Instead of this process's environment.
@@ -111,6 +114,10 @@ class Settings:
             name: variable.parse(key, env[key]) for key, (name, variable) in VARIABLES.items() if env.get(key)
         }
         found = _load_profile(profile, env)
+        dev = find_dev() if environ is None else None
+        if dev is not None and (address or found.address) in (None, dev.address):
+            found = ClientConfigProfile(address=dev.address, namespace=found.namespace or dev.namespace)
+            ours = {"task_queue": dev.task_queue, "storage": dev.storage, **ours}
         connection = dataclasses.replace(
             found, address=address or found.address, namespace=namespace or found.namespace
         )
