@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -19,15 +18,15 @@ async def heartbeats(details: Callable[[], tuple[Any, ...]] = tuple) -> AsyncIte
         yield
         return
 
-    async def beat() -> None:
-        while True:
-            await asyncio.sleep(timeout.total_seconds() / 4)  # first: a quick call costs the server nothing
-            activity.heartbeat(*details())
+    loop, every = asyncio.get_running_loop(), timeout.total_seconds() / 4
 
-    task = asyncio.create_task(beat())
+    def beat() -> None:
+        nonlocal due
+        activity.heartbeat(*details())
+        due = loop.call_later(every, beat)
+
+    due = loop.call_later(every, beat)  # not at once: a quick call costs the server no heartbeat
     try:
         yield
     finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
+        due.cancel()

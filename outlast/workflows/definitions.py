@@ -19,6 +19,7 @@ from outlast.agent import Agent
 from outlast.middleware.contract import HOOKS, hook_of
 from outlast.registry import AgentRegistry
 from outlast.workflows.module_finder import remember_file
+from outlast.workflows.sandbox import GuardedRunner
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ def sandbox_runner(agents: Iterable[Agent]) -> SandboxedWorkflowRunner:
         parents = {name.rpartition(".")[0] for name in guarded} - {""}
     passed = {name for name in list(sys.modules) if name not in guarded and name != "__main__"}
     restrictions = SandboxRestrictions.default
-    return SandboxedWorkflowRunner(restrictions=restrictions.with_passthrough_modules(*passed))
+    return GuardedRunner(restrictions=restrictions.with_passthrough_modules(*passed))
 
 
 @contextmanager
