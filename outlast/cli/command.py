@@ -100,7 +100,7 @@ def register(app: typer.Typer, function: Callable[..., Any], *, name: str | None
 
     call.__signature__ = signature.replace(parameters=shown)  # type: ignore[attr-defined]
     call.__annotations__ = {item.name: item.annotation for item in shown}
-    del call.__wrapped__  # type: ignore[attr-defined] # typer would look through it
+    del call.__wrapped__  # typer would look through it
     app.command(name, rich_help_panel=panel or None)(call)
 
 

@@ -50,7 +50,7 @@ async def dev(
     state: Annotated[Path, typer.Option(help="The folder that keeps everything.")] = Path(".outlast"),
     task_queue: Annotated[str | None, typer.Option(help="Where the worker looks for runs.", show_default=False)] = None,
 ) -> int:
-    """Run a Temporal server, its web UI and a worker on this machine. State is kept, so runs go on at the next start."""
+    """Run a Temporal server, its web UI and a worker on this machine. Runs go on at the next start."""
     from outlast.dev_folder import claim
     from outlast.devserver import DevServer
 
@@ -248,9 +248,9 @@ def _snapshot(places: Sequence[str]) -> dict[str, int]:
             names[:] = [name for name in names if name not in _SKIPPED and not name.startswith(".")]
             for name in files:
                 if name.endswith(".py") and len(found) < _MAX_FILES:
-                    path = os.path.join(folder, name)
+                    path = Path(folder, name)
                     with contextlib.suppress(OSError):
-                        found[path] = os.stat(path).st_mtime_ns
+                        found[str(path)] = path.stat().st_mtime_ns
     return found
 
 

@@ -1,5 +1,7 @@
-"""The worker's process of ``outlast dev``. Its standard input is a socket to the supervisor: the place of the server
-comes in, the agents' names go out, and its end is ours.
+"""The worker's process of ``outlast dev``.
+
+Its standard input is a socket to the supervisor: the place of the server comes in, the agents' names go out, and when
+the other end closes, this process ends.
 """
 
 from __future__ import annotations
@@ -12,14 +14,15 @@ import sys
 import threading
 from collections.abc import Sequence
 
+from outlast.cli import leave
 from outlast.cli.command import BAD_INPUT, FAILED, NO_ANSWER, say_error
-from outlast.cli.workers import end_soon, load, start_logging, warn
+from outlast.cli.workers import load, start_logging, warn
 
 
 def main() -> None:
     """Serve the agents named on the command line."""
     line = _take_line()
-    sys.exit(_run(sys.argv[1:], line))
+    leave(_run(sys.argv[1:], line))
 
 
 def _take_line() -> socket.socket:
@@ -60,7 +63,6 @@ def _run(places: Sequence[str], line: socket.socket) -> int:
     except (OutlastError, ValueError) as error:
         say_error(str(error))
         return BAD_INPUT if isinstance(error, OutlastError) else FAILED
-    end_soon()
     return 0
 
 

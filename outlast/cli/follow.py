@@ -9,7 +9,20 @@ from collections.abc import AsyncIterator
 from rich.text import Text
 
 from outlast.cli.command import DONE, FAILED, PAUSED, WAITING, say_note
-from outlast.cli.screen import BAD, GOOD, QUIET, STRONG, WARN, canonical, clean, compact, indented, out, print_json
+from outlast.cli.screen import (
+    BAD,
+    GOOD,
+    QUIET,
+    STRONG,
+    WARN,
+    canonical,
+    clean,
+    compact,
+    indented,
+    out,
+    print_json,
+    print_plain,
+)
 from outlast.client import Run, RunInfo
 from outlast.errors import AgentRunFailed, AgentRunPaused
 from outlast.events import Event
@@ -100,7 +113,7 @@ class _Answer:
 
     def completed(self, result: RunResult) -> None:
         """The answer."""
-        print(clean(result.output) if isinstance(result.output, str) else canonical(result.output))
+        print_plain(clean(result.output) if isinstance(result.output, str) else canonical(result.output))
 
     def failed(self, error: AgentRunFailed) -> None:
         """Why."""
@@ -203,7 +216,7 @@ class _Screen(_Answer):
         """The answer was shown as it came; structured output is shown as JSON."""
         self._close_line()
         if not isinstance(result.output, str):
-            print(canonical(result.output))
+            print_plain(canonical(result.output))
         usage = result.usage
         tokens = f"{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out"
         words = f"{result.steps} step{'s' * (result.steps != 1)}, {tokens}"
@@ -222,20 +235,19 @@ class _Screen(_Answer):
         out().print(Text(f"\n  outlast resume {clean(self.id)}", STRONG))
 
 
-def _line(event: Event, run_id: str) -> object | None:
+def _line(event: Event, run_id: str) -> Text | None:
     """What is printed of an event; None where nothing is."""
     data, tool = event.data, clean(event.data.get("tool", ""))
     if event.kind == "tool.started":
-        return Text.assemble(("  › ", QUIET), (tool, STRONG), " ", (_arguments(data), QUIET))
+        return Text.assemble(("  > ", QUIET), (tool, STRONG), " ", (_arguments(data), QUIET))
     if event.kind == "tool.finished":
         good = data.get("status") == "executed"
-        sign = ("  ‹ ", QUIET) if good else (f"  ‹ {clean(data.get('status', ''))} ", WARN)
+        sign = ("  < ", QUIET) if good else (f"  < {clean(data.get('status', ''))} ", WARN)
         return Text.assemble(sign, (tool, STRONG), " ", (compact_text(data.get("text")), QUIET))
     if event.kind == "interrupt.requested":
-        asked = Text.assemble(("  ? ", WARN), (tool, STRONG), (" waits for a decision", WARN))
-        asked.append(f"\n{canonical(data.get('args', {}))}\n".replace("\n", "\n      "))
-        asked.append(f"\n    outlast approve {clean(run_id)} {clean(data.get('call_id', ''))}\n", STRONG)
-        return asked
+        asked = Text.assemble(("  ? ", WARN), (tool, STRONG), (" waits for a decision\n", WARN))
+        asked.append_text(indented(canonical(data.get("args", {})), 4))
+        return asked.append(f"\n    outlast approve {clean(run_id)} {clean(data.get('call_id', ''))}\n", STRONG)
     if event.kind == "interrupt.decided":
         return Text.assemble(("  ! ", WARN), (tool, STRONG), f" {clean(_decided(data))}")
     words: dict[str, str] = {

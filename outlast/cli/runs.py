@@ -46,7 +46,7 @@ async def run(
     except TypeError as error:
         raise BadInput(str(error)) from None
     from outlast.cli import follow as following
-    from outlast.cli.screen import clean, print_json
+    from outlast.cli.screen import clean, print_json, print_plain
 
     if follow:
         say_note(f"run {started.id}")
@@ -57,7 +57,7 @@ async def run(
     if as_json:
         print_json({"id": started.id, "agent": agent})
         return DONE
-    print(clean(started.id))
+    print_plain(clean(started.id))
     if sys.stdout.isatty():
         say_note(f"outlast watch {started.id}")
     return DONE

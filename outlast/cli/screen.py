@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from functools import cache
 
 from rich.console import Console
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -37,7 +36,7 @@ _HIDDEN = re.compile(
 
 @cache
 def out() -> Console:
-    """Standard output; as wide as it likes where no terminal reads it, so that nothing is wrapped or cut for programs."""
+    """Standard output; where no terminal reads it nothing is wrapped or cut."""
     width = None if sys.stdout.isatty() else 10_000
     return Console(highlight=False, markup=False, emoji=False, width=width)
 
@@ -116,17 +115,30 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[str | Text]], flexible
     return made
 
 
-def indented(text: str | Text, left: int = 2, style: str = "") -> Padding:
-    """Text moved to the right, wrapped lines too."""
-    return Padding(Text(text, style) if isinstance(text, str) else text, (0, 0, 0, left))
+def indented(text: str | Text, left: int = 2, style: str = "", label: str | Text = "") -> Text:
+    """Text moved to the right, wrapped lines too; a label stands in the room at the left of the first line."""
+    content = Text(text, style) if isinstance(text, str) else text
+    head = Text(label, QUIET) if isinstance(label, str) else label
+    width = max(out().width - left, 20)
+    lines = [part for line in content.split("\n", allow_blank=True) for part in _wrapped(line, width)]
+    made = Text()
+    for index, line in enumerate(lines):
+        start = head if index == 0 else Text()
+        made.append_text(start).append(" " * (left - start.cell_len) if line.plain else "").append_text(line)
+        made.append("\n" if index < len(lines) - 1 else "")
+    return made
 
 
-def command(text: str) -> Text:
-    """A command to type."""
-    return Text(text, STRONG)
+def _wrapped(line: Text, width: int) -> Iterable[Text]:
+    return line.wrap(out(), width, overflow="fold") if line.cell_len > width else [line]
+
+
+def print_plain(text: str) -> None:
+    """Text as it is, for programs and for copying; clean it first."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
 
 
 def print_json(value: Json) -> None:
     """For programs: JSON on one line."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=True) + "\n")
-    sys.stdout.flush()
+    print_plain(json.dumps(value))

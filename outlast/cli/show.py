@@ -151,34 +151,24 @@ def _render_transcript(messages: Iterable[Message]) -> None:
         _title("transcript")
     for message in messages:
         for line in _lines(message):
-            out().print(line)
+            out().print(line, soft_wrap=True)
 
 
-def _lines(message: Message) -> Iterable[object]:
-    role = Text(f"  {message.role.ljust(10)}", QUIET)
+def _lines(message: Message) -> Iterable[Text]:
     for block in message.blocks:
         if isinstance(block, TextBlock):
-            yield _row(role, Text(clean(block.text)))
+            content = Text(clean(block.text))
         elif isinstance(block, ToolCallBlock):
             args, fault = block.parse_args()
             shown = clean(block.raw_args) if fault is not None else compact(args, 2000)
-            yield _row(role, Text.assemble((f"{clean(block.name)} ", STRONG), shown))
+            content = Text.assemble((f"{clean(block.name)} ", STRONG), shown)
         elif isinstance(block, ToolResultBlock):
-            yield _row(role, _result(block))
+            content = _result(block)
         elif isinstance(block, ReasoningBlock):
-            yield _row(role, Text(one_line(block.text), QUIET))
+            content = Text(one_line(block.text), QUIET)
         else:
-            yield _row(role, Text(f"[{block.kind}]", QUIET))
-
-
-def _row(role: Text, content: Text) -> object:
-    from rich.table import Table
-
-    row = Table.grid(padding=0)
-    row.add_column(width=12, no_wrap=True)
-    row.add_column(overflow="fold")
-    row.add_row(role, content)
-    return row
+            content = Text(f"[{block.kind}]", QUIET)
+        yield indented(content, 14, label=f"  {message.role}")
 
 
 def _result(block: ToolResultBlock) -> Text:
@@ -207,7 +197,6 @@ def _render_audit(audit: Sequence[AuditRecord]) -> None:
     for record in audit:
         decision = record.decision
         line = Text.assemble(
-            (f"  {record.at:%Y-%m-%d %H:%M:%S}  ", QUIET),
             f"{clean(decision.by) or 'somebody'} ",
             (f"{decision.kind} ", WARN if decision.kind != "approve" else "green"),
             (clean(record.tool), STRONG),
@@ -215,7 +204,7 @@ def _render_audit(audit: Sequence[AuditRecord]) -> None:
         )
         for label, text in (("reason", decision.reason), ("comment", decision.comment)):
             if text:
-                line.append(f"\n{' ' * 23}{label}: {clean(text)}")
+                line.append(f"\n{label}: {clean(text)}")
         if decision.args is not None:
-            line.append(f"\n{' ' * 23}to {compact(decision.args, 2000)}")
-        out().print(line)
+            line.append(f"\nto {compact(decision.args, 2000)}")
+        out().print(indented(line, 20, label=f"  {record.at:%m-%d %H:%M:%S}"))

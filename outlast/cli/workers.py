@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-import os
 import sys
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -24,8 +22,8 @@ Places = Annotated[
     list[str],
     typer.Argument(metavar="AGENTS...", help="Files like agents.py, or modules like myapp.agents.", show_default=False),
 ]
-EXIT_SECONDS = 5.0
-"""How long a stopped worker may still take to end; a tool that hangs in a thread cannot hold it."""
+
+_MAX_WARNINGS = 8
 
 
 def add(app: typer.Typer) -> None:
@@ -66,7 +64,6 @@ async def serve(places: Sequence[str], settings: Settings, health_host: str = "1
     loaded = load(places)
     warn(loaded)
     await run_worker(loaded, settings, say=say, health_host=health_host, on_ready=lambda: _hint(settings))
-    end_soon()
 
 
 def load(places: Sequence[str]) -> list[Agent]:
@@ -86,13 +83,17 @@ def warn(agents: Sequence[Agent]) -> None:
     """Say which hooks would not replay; a worker starts all the same."""
     from outlast.check import check_agents
 
-    for finding in check_agents(agents):
-        say(f"warning: {finding}", sys.stderr)
+    findings = check_agents(agents)
+    for finding in findings[:_MAX_WARNINGS]:
+        sys.stderr.write(f"warning: {finding}\n")
+    if len(findings) > _MAX_WARNINGS:
+        sys.stderr.write(f"warning: {len(findings) - _MAX_WARNINGS} more; `outlast check` lists them all\n")
 
 
-def say(line: str, stream: object = None) -> None:
+def say(line: str) -> None:
     """A line of a worker, at once."""
-    print(line, file=stream if stream is not None else sys.stdout, flush=True)  # type: ignore[call-overload] # a text stream
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
 
 
 def start_logging(level: str) -> None:
@@ -105,13 +106,6 @@ def start_logging(level: str) -> None:
     if number is None:
         raise BadInput(f"--log-level {level!r} is not allowed: give debug, info, warning or error")
     logging.basicConfig(level=number, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-
-
-def end_soon() -> None:
-    """End the process, even where a tool hangs in a thread that nothing can stop."""
-    timer = threading.Timer(EXIT_SECONDS, os._exit, (0,))
-    timer.daemon = True
-    timer.start()
 
 
 def _hint(settings: Settings) -> None:
@@ -159,7 +153,7 @@ async def replay(
 
     loaded = load(agents)
     settings = server.settings()
-    histories = _read_history(Path(target)) if Path(target).is_file() else await _fetch(target, server)
+    histories = await _fetch(target, server) if (found := _read_history(Path(target))) is None else found
     try:
         await replay_histories(loaded, histories, storage=settings.storage, exact=exact)
     except ReplayFailed as error:
@@ -172,9 +166,11 @@ async def replay(
     return DONE
 
 
-def _read_history(file: Path) -> list[WorkflowHistory]:
+def _read_history(file: Path) -> list[WorkflowHistory] | None:
     from temporalio.client import WorkflowHistory
 
+    if not file.is_file():
+        return None
     try:
         return [WorkflowHistory.from_json(file.stem, file.read_text())]
     except Exception as error:  # whatever the JSON and protobuf readers raise
