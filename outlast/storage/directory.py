@@ -20,9 +20,9 @@ import os
 import re
 import secrets
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from google.protobuf.message import DecodeError
 from temporalio.api.common.v1 import Payload
@@ -35,10 +35,19 @@ from temporalio.converter import (
 
 from outlast.errors import OutlastError
 from outlast.storage.owner import NOBODY, Owner
+from outlast.storage.recent import RecentObjects
 from outlast.storage.tombstone import tombstone
 
 _HEX32: Final = re.compile(r"[0-9a-f]{32}")
 _HEX64: Final = re.compile(r"[0-9a-f]{64}")
+_QUICK: Final = 1_000_000
+"""Bytes that may be hashed without a thread of their own."""
+
+
+class _Object(NamedTuple):
+    digest: str
+    path: Path
+    data: bytes
 
 
 class DirectoryStorage(StorageDriver):
@@ -62,6 +71,7 @@ class DirectoryStorage(StorageDriver):
         self.root = Path(root)
         self._fsync = fsync
         self._owner: Owner | None = None
+        self._recent = RecentObjects()
         try:
             self._key = self._load_key()
         except OSError as error:
@@ -87,21 +97,43 @@ class DirectoryStorage(StorageDriver):
     async def store(self, context: StorageDriverStoreContext, payloads: Sequence[Payload]) -> list[StorageDriverClaim]:
         """Write what is not there yet."""
         owner = self._owner or Owner.of_target(context.target) or NOBODY
-        return await asyncio.to_thread(lambda: [self._store(owner, payload) for payload in payloads])
+        if sum(payload.ByteSize() for payload in payloads) > _QUICK:
+            return await asyncio.to_thread(lambda: [self._store(owner, payload) for payload in payloads])
+        objects = [self._object(owner, payload) for payload in payloads]
+        fresh = [] if owner.is_replay else [item for item in objects if self._recent.get(item.path) is None]
+        if fresh:
+            await asyncio.to_thread(self._write_all, fresh)
+        return [self._claim(owner, item.digest) for item in objects]
 
     async def retrieve(
         self, context: StorageDriverRetrieveContext, claims: Sequence[StorageDriverClaim]
     ) -> list[Payload]:
         """Read; a tombstone for what is missing or not this run's."""
+        if all(self._is_recent(claim.claim_data) for claim in claims):
+            return [self._retrieve(claim) for claim in claims]
         return await asyncio.to_thread(lambda: [self._retrieve(claim) for claim in claims])
 
-    def _store(self, owner: Owner, payload: Payload) -> StorageDriverClaim:
+    def _write_all(self, objects: Sequence[_Object]) -> None:
+        for item in objects:
+            self._write(item.path, item.data)
+
+    def _is_recent(self, parts: Mapping[str, str]) -> bool:
+        return self._recent.get(self._path(parts.get("run", ""), parts.get("object", ""))) is not None
+
+    def _object(self, owner: Owner, payload: Payload) -> _Object:
         data = payload.SerializeToString(deterministic=True)
         digest = hashlib.sha256(data).hexdigest()
-        if not owner.is_replay:
-            self._write(self._path(owner.fingerprint, digest), data)
+        return _Object(digest, self._path(owner.fingerprint, digest), data)
+
+    def _claim(self, owner: Owner, digest: str) -> StorageDriverClaim:
         mac = self._mac(owner.namespace, owner.fingerprint, digest)
         return StorageDriverClaim({"ns": owner.namespace, "run": owner.fingerprint, "object": digest, "mac": mac})
+
+    def _store(self, owner: Owner, payload: Payload) -> StorageDriverClaim:
+        item = self._object(owner, payload)
+        if not owner.is_replay:
+            self._write(item.path, item.data)
+        return self._claim(owner, item.digest)
 
     def _retrieve(self, claim: StorageDriverClaim) -> Payload:
         parts = claim.claim_data
@@ -113,13 +145,16 @@ class DirectoryStorage(StorageDriver):
             return tombstone("the reference is forged, or from another store")
         if run != NOBODY.fingerprint and self._owner is not None and not self._owner.may_read(namespace, run):
             return tombstone("the reference belongs to another run")
+        path = self._path(run, digest)
+        data = self._recent.get(path)
         try:
-            data = self._path(run, digest).read_bytes()
+            data = path.read_bytes() if data is None else data
         except FileNotFoundError:
             (self.root / "key").stat()  # raises if the whole store is away: then it is not lost, only unreachable
             return tombstone(f"object {digest[:12]} is not in the store")
         if hashlib.sha256(data).hexdigest() != digest:
             return tombstone(f"object {digest[:12]} is damaged")
+        self._recent.keep(path, data)
         try:
             return Payload.FromString(data)
         except DecodeError:
@@ -135,6 +170,7 @@ class DirectoryStorage(StorageDriver):
     def _write(self, path: Path, data: bytes) -> None:
         with contextlib.suppress(FileNotFoundError):
             if path.stat().st_size == len(data):
+                self._recent.keep(path, data)
                 return
         temporary = self._write_temporary(data)  # first: fails if the whole store is away, instead of making a new one
         try:
@@ -146,6 +182,7 @@ class DirectoryStorage(StorageDriver):
             temporary.unlink(missing_ok=True)
             raise
         self._flush_directory(path.parent)
+        self._recent.keep(path, data)
 
     def _write_temporary(self, data: bytes) -> Path:
         handle, name = tempfile.mkstemp(dir=self.root / "tmp")

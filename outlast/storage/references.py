@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Self
 
 from google.protobuf import json_format
@@ -23,6 +24,7 @@ from outlast.storage.tombstone import tombstone
 _MESSAGE = ExternalStorageReference.DESCRIPTOR.full_name.encode()
 _OLD_ENCODING = b"json/external-storage-reference"
 _MARKER = "__temporal_external_storage_reference"
+_KEPT_CONTEXTS = 256
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,16 @@ class OwnedStorage(ExternalStorage, WithSerializationContext):
 class TotalDataConverter(DataConverter):
     """Temporal's data converter, except that an unreadable reference becomes a tombstone instead of an exception."""
 
+    def with_context(self, context: SerializationContext) -> Self:
+        """Temporal calls this up to six times per payload; the answer is kept."""
+        kept: dict[SerializationContext, Self] = self.__dict__.setdefault("_kept", {})
+        bound = kept.get(context)
+        if bound is None:
+            if len(kept) >= _KEPT_CONTEXTS:
+                kept.clear()
+            bound = kept[context] = super().with_context(context)
+        return bound
+
     async def _decode_reference_payload_sequence(self, payloads: Sequence[Payload]) -> list[Payload]:
         # The first thing that Temporal does to whatever comes in; the one place of its inside that we build on.
         return [await self._checked(payload) if _looks_like_reference(payload) else payload for payload in payloads]
@@ -49,12 +61,17 @@ class TotalDataConverter(DataConverter):
             return tombstone("this process has no storage configured (OUTLAST_STORAGE)")
         try:
             [found] = await super()._decode_reference_payload_sequence([payload])
-            reference = json_format.Parse(found.data, ExternalStorageReference(), ignore_unknown_fields=True)
+            driver_name = _driver_name(found.data)
         except Exception:  # a stranger's bytes may fail in any way
             return tombstone("the reference is malformed")
-        if reference.driver_name not in {driver.name() for driver in self.external_storage.drivers}:
+        if driver_name not in {driver.name() for driver in self.external_storage.drivers}:
             return tombstone("the reference names a storage driver that this process does not have")
         return found
+
+
+@lru_cache(maxsize=4096)  # a model call repeats the references of the call before it
+def _driver_name(data: bytes) -> str:
+    return json_format.Parse(data, ExternalStorageReference(), ignore_unknown_fields=True).driver_name
 
 
 def _looks_like_reference(payload: Payload) -> bool:
