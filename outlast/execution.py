@@ -47,7 +47,13 @@ class Execution:
         self.streams = not any(hook_of(item, "wrap_model") for item in self.middleware)
         self._reported: tuple[str, ...] = ()
         self._report_asked = False
-        current_runtime.set(runtime)
+
+    def enter(self) -> None:
+        """Make side effects called from here on this run's own. Call it in the task that drives the run.
+
+        Not when the run is made: what is set outside its own task would be seen by the next run on the same thread.
+        """
+        current_runtime.set(self.runtime)
         current_effects.set(lambda name: self.command_id(f"{current_scope.get()}.{name}"))
 
     @property

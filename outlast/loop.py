@@ -131,6 +131,7 @@ async def drive(run: Execution) -> None:
     Raises:
         asyncio.CancelledError: The run was cancelled; its open calls are answered.
     """
+    run.enter()
     state = run.state
     while True:
         try:

@@ -57,9 +57,8 @@ def json_payload(value: Any) -> Payload:
 def junk(dice: random.Random) -> Payloads:
     """One malformed input: wrong JSON, wrong types, wrong encodings, wrong arity, huge, deep, or odd."""
     values: list[Any] = [None, 3, True, ["approve"], [], [GOOD], {}, {"interrupt": 7}, {"interrupt": "publish"}]
-    values += [
-        {**GOOD, "decision": wrong} for wrong in ("aprove", 3, None, [], {}, {"edit": 1}, {"edit": {"title": "y"}})
-    ]
+    decisions: list[Any] = ["aprove", 3, None, [], {}, {"edit": 1}, {"edit": {"title": "y"}}]
+    values += [{**GOOD, "decision": decision} for decision in decisions]
     values += [{**GOOD, "extra": 1}, {**GOOD, "interrupt": ""}, {**GOOD, "interrupt": "publish:{}"}, {**GOOD, "by": 3}]
     values += [{**GOOD, "interrupt": "x" * 50_000}, {"text": ""}, {"message": {"role": "assistant"}}, {"text": 3}]
     payloads = [json_payload(value) for value in values]
