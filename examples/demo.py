@@ -22,7 +22,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent))  # so that `python examples/demo.py` finds the package `examples`
 
 from rich.console import Console
-from rich.markup import escape
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
 
 from examples.local_model.server import LocalModelServer
 from examples.local_model.weights import find_model
@@ -53,9 +55,23 @@ class Steps:
     def say(self, title: str, text: str = "") -> None:
         """A numbered headline, and a line that tells why it matters."""
         self.number += 1
-        console.print(f"\n[bold]{self.number}. {escape(title)}[/bold]")
+        console.print(Text(f"\n{self.number}. {title}", style="bold"))
         if text:
-            console.print(f"   [dim]{escape(text)}[/dim]")
+            line(text, style="dim")
+
+
+def line(text: str, style: str = "") -> None:
+    """A paragraph under a headline."""
+    console.print(Padding(Text(text, style=style), (0, 0, 0, 3)))
+
+
+def row(label: str, text: str) -> None:
+    """What happened, and what about it, in two columns."""
+    grid = Table.grid(padding=(0, 2, 0, 0), pad_edge=False)
+    grid.add_column(width=19)
+    grid.add_column()
+    grid.add_row(Text(label, style="cyan"), Text(text))
+    console.print(Padding(grid, (0, 0, 0, 3)))
 
 
 @contextlib.contextmanager
@@ -67,9 +83,13 @@ def model_environment(steps: Steps) -> Iterator[dict[str, str]]:
         yield {"SUPPORT_MODEL": chosen}
         return
     steps.say("The model: a small one that runs on this machine", "The first time its weights are fetched (490 MB).")
-    model = find_model(say=lambda line: console.print(f"   {escape(line)}"))
+    model = find_model(say=line)
+    if not model.calls_tools:
+        raise SystemExit(
+            f"   {model.name} cannot call tools; set SUPPORT_MODEL, or a provider's API key, and try again."
+        )
     with LocalModelServer(model) as server:
-        console.print(f"   {escape(model.name)} answers at {server.base_url}")
+        line(f"{model.name} answers at {server.base_url}")
         yield {"SUPPORT_MODEL": "llamacpp:local", "LLAMACPP_BASE_URL": server.base_url}
 
 
@@ -118,16 +138,16 @@ async def wait_for_approval(run: Run) -> tuple[PendingInterrupt, int]:
             if event.kind == "interrupt.requested":
                 break
             if event.kind in ("run.paused", "run.finished"):
-                raise SystemExit("the model did not ask for the refund this time; run the demo again")
+                raise SystemExit("   the model did not ask for the refund this time; run the demo again")
     [pending] = await run.pending()
     return pending, cursor
 
 
 async def answer(run: Run, pending: PendingInterrupt, yes: bool) -> None:
     """Ask at the terminal, unless told not to."""
-    console.print(f"   {escape(pending.tool)} would run with {escape(json.dumps(pending.args))}")
+    row(f"{pending.tool} with", json.dumps(pending.args))
     if yes:
-        console.print("   approve? [y/n] y   [dim](--yes)[/dim]")
+        line("approve? [y/n] y  (--yes)")
         reply = "y"
     else:
         reply = (await asyncio.to_thread(input, "   approve? [y/n] ")).strip().lower()
@@ -143,7 +163,7 @@ async def follow_until_it_writes(run: Run, after: int) -> int:
     async for event in run.events(after=after):
         if isinstance(event, TextDelta):
             if decided:
-                console.print(f"   it writes: {escape(event.text.strip())!r} ...")
+                row("it writes", f"{event.text.strip()} ...")
                 return after
             continue
         after = event.seq
@@ -163,24 +183,33 @@ async def follow_to_the_end(run: Run, after: int) -> None:
 
 def show(event: Event) -> None:
     """One calm line per event."""
-    about = {
-        key: value for key, value in event.data.items() if key in ("tool", "args", "text", "decision", "by", "error")
-    }
-    text = " ".join(f"{value}" for value in about.values())
-    console.print(f"   [cyan]{event.kind:<20}[/cyan] {escape(text[:110])}")
+    data = event.data
+    args = json.dumps(data["args"]) if "args" in data else ""
+    parts = (data.get("tool"), args, data.get("decision"), data.get("text"), data.get("error"), data.get("status"))
+    row(event.kind, " ".join(str(part) for part in parts if part))
+
+
+def fresh_folder() -> Path:
+    """Where everything of this demo is kept."""
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    FOLDER.mkdir(parents=True)
+    return FOLDER.resolve()
+
+
+def count_lines(file: Path) -> int:
+    """Lines of a file that may not be there."""
+    return len(file.read_text().splitlines()) if file.exists() else 0
 
 
 async def demo(yes: bool) -> None:
     """The whole story."""
-    shutil.rmtree(FOLDER, ignore_errors=True)
-    FOLDER.mkdir(parents=True)
-    ledger = FOLDER / "refunds.jsonl"
+    ledger = fresh_folder() / "refunds.jsonl"
     steps = Steps()
     with model_environment(steps) as environment:
         async with DevServer(db_filename=FOLDER / "temporal.db", ui=True) as server:
             steps.say("A Temporal server", f"It keeps the run in {FOLDER}/temporal.db. Its web UI: {server.ui_url}")
             environment |= {"TEMPORAL_ADDRESS": server.address, "SUPPORT_LEDGER": str(ledger)}
-            environment["OUTLAST_STORAGE"] = f"dir://{(FOLDER / 'storage').resolve()}"
+            environment["OUTLAST_STORAGE"] = f"dir://{ledger.parent / 'storage'}"
             os.environ |= {key: value for key, value in environment.items() if key != "SUPPORT_MODEL"}
             worker = Worker(environment, FOLDER / "worker.log")
             try:
@@ -201,21 +230,17 @@ async def story(steps: Steps, worker: Worker, ledger: Path, yes: bool) -> None:
     steps.say(f"kill -9 {worker.process.pid}", "The worker dies in the middle of the model's answer.")
     worker.kill()
     worker.restart()
-    console.print(
-        f"   another worker (process {worker.process.pid}) takes over once the dead one's heartbeat is missed (10 s)"
-    )
+    line(f"Another worker (process {worker.process.pid}) takes over once the dead one's heartbeat is missed (10 s).")
     started = time.monotonic()
     await follow_to_the_end(run, cursor)
     result = await run.result()
     steps.say("The run finished", f"{time.monotonic() - started:.0f} s after the kill, with the whole conversation:")
     for message in result.messages:
         for block in message.blocks:
-            text = getattr(block, "text", "") or f"{getattr(block, 'name', '')}({getattr(block, 'raw_args', '')})"
-            console.print(f"   [cyan]{message.role:<10}[/cyan] {escape(text.strip()[:400])}")
-    lines = ledger.read_text().splitlines() if ledger.exists() else []
-    console.print(
-        f"   refunds in the ledger: {len(lines)}; decided by: {', '.join(a.decision.by for a in result.audit)}"
-    )
+            text = getattr(block, "text", "") or f"{getattr(block, 'name', '')} {getattr(block, 'raw_args', '')}"
+            row(message.role, text.strip()[:400])
+    deciders = ", ".join(record.decision.by for record in result.audit)
+    line(f"Refunds in the ledger: {count_lines(ledger)}. Decided by: {deciders}.")
     steps.say("Look around", f"{FOLDER}/worker.log has both workers' words. `make demo` starts from scratch.")
 
 

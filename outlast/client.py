@@ -179,11 +179,11 @@ class Run:
         Raises:
             DecisionRefused: It is not paused.
         """
-        await self._update("resume", {"by": by})
+        await self._update("resume", {"by": by, "id": uuid.uuid4().hex})
 
     async def abort(self, reason: str = "") -> None:
         """End the run now, as failed with the code ``ABORTED``."""
-        await self._update("abort", {"reason": reason})
+        await self._update("abort", {"reason": reason, "id": uuid.uuid4().hex})
 
     async def cancel(self) -> None:
         """Ask the run to stop: running tools are told, open calls are answered, the transcript stays sound."""
@@ -203,10 +203,17 @@ class Run:
         """What happens, as it happens, until the run ends; from a cursor (``seq``) on. Adds nothing to the history."""
         return watch(self._client.temporal, self.id, after=after, deltas=deltas)
 
-    async def _update(self, name: str, value: Json) -> Any:  # noqa: ANN401 - JSON
+    async def _update(self, name: str, value: Json) -> None:
+        """Send a command and wait until it was obeyed; sent again, under the same id, where the run was handing over.
+
+        An update that meets a continue-as-new may be aborted although it took effect. The run remembers command ids
+        over the handover, so that sending it again does nothing twice.
+        """
+        update_id = uuid.uuid4().hex
         try:
-            sending = self._handle.execute_update(name, _payload(value), id=uuid.uuid4().hex, result_type=RawValue)
-            return await _told(asyncio.wait_for(sending, _ANSWER.total_seconds()), self.id)
+            async with asyncio.timeout(_ANSWER.total_seconds()):
+                while not await self._sent(name, value, update_id):
+                    await asyncio.sleep(0.1)
         except temporalio.client.WorkflowUpdateFailedError as error:
             raise DecisionRefused(getattr(error.cause, "message", str(error.cause))) from None
         except (TimeoutError, temporalio.client.WorkflowUpdateRPCTimeoutOrCancelledError):
@@ -214,6 +221,20 @@ class Run:
                 f"run {self.id!r} did not answer `{name}` within {_ANSWER.total_seconds():g} s; "
                 "is a worker running for its task queue?"
             ) from None
+
+    async def _sent(self, name: str, value: Json, update_id: str) -> bool:
+        """Whether the run obeyed; False where it was between two executions."""
+        try:
+            await self._handle.execute_update(name, _payload(value), id=update_id, result_type=RawValue)
+        except RPCError as error:
+            if error.status in _BETWEEN_EXECUTIONS:
+                return False
+            raise _in_words(error, self.id) from None
+        except temporalio.client.WorkflowUpdateFailedError as error:
+            if getattr(error.cause, "type", "") == "AcceptedUpdateCompletedWorkflow":
+                return False
+            raise
+        return True
 
     async def _query(self, name: str, value: Json = None) -> Any:  # noqa: ANN401 - JSON
         try:
@@ -370,13 +391,28 @@ async def _told(call: Awaitable[T], run_id: str) -> T:
     try:
         return await call
     except RPCError as error:
-        if error.status == RPCStatusCode.NOT_FOUND:
-            raise RunNotFound(f"no open run {run_id!r}: {error.message}. `outlast runs` lists them") from None
-        if error.status in (RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED):
-            raise NoAnswer(f"the server did not answer for run {run_id!r}: {error.message}. Is it running?") from None
-        if error.status in (RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.RESOURCE_EXHAUSTED):
-            raise OutlastError(
-                f"the server refused this for run {run_id!r}: {error.message}. For values over 2 MB configure storage "
-                "(OUTLAST_STORAGE) on clients and workers"
-            ) from None
-        raise OutlastError(f"run {run_id!r}: {error.message}") from None
+        raise _in_words(error, run_id) from None
+
+
+_BETWEEN_EXECUTIONS = (
+    RPCStatusCode.ABORTED,
+    RPCStatusCode.CANCELLED,
+    RPCStatusCode.FAILED_PRECONDITION,
+    RPCStatusCode.RESOURCE_EXHAUSTED,
+    RPCStatusCode.UNAVAILABLE,
+)
+"""What an update may meet while its run continues as new, or while a server restarts."""
+
+
+def _in_words(error: RPCError, run_id: str) -> OutlastError:
+    """The server's error as one that says what to do."""
+    if error.status == RPCStatusCode.NOT_FOUND:
+        return RunNotFound(f"no open run {run_id!r}: {error.message}. `outlast runs` lists them")
+    if error.status in (RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED):
+        return NoAnswer(f"the server did not answer for run {run_id!r}: {error.message}. Is it running?")
+    if error.status in (RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.RESOURCE_EXHAUSTED):
+        return OutlastError(
+            f"the server refused this for run {run_id!r}: {error.message}. For values over 2 MB configure storage "
+            "(OUTLAST_STORAGE) on clients and workers"
+        )
+    return OutlastError(f"run {run_id!r}: {error.message}")

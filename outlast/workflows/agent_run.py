@@ -19,7 +19,7 @@ from outlast.loop import drive, end
 from outlast.messages import Json, load_messages, repair_sequence, user
 from outlast.middleware.compose import describe
 from outlast.state import RunInput, RunState, new_state
-from outlast.workflows.commands import Refused, answer, check, named_interrupt, obey
+from outlast.workflows.commands import Command, Refused, answer, check, named_interrupt, obey
 from outlast.workflows.definitions import current_host
 from outlast.workflows.runtime import MAX_INLINE_BYTES, CarriedState, TemporalRuntime
 from outlast.workflows.transcript import TranscriptChunks
@@ -148,7 +148,7 @@ class AgentRun:
     def on_signal(self, name: str, args: Sequence[RawValue]) -> None:
         """``decide``, ``send``, ``resume``, ``abort``; anything else is noted and ignored."""
         try:
-            self._obey(name, check(self._state, self._execution, name, args))
+            self._obey(check(self._state, self._execution, name, args))
         except Refused as refused:
             self._note(name, str(refused))
             self._give_back(name, args)
@@ -170,7 +170,7 @@ class AgentRun:
     def on_update(self, name: str, args: Sequence[RawValue]) -> Json:
         """As the signals, but answered: a refusal reaches the sender and leaves nothing in the history."""
         try:
-            return self._obey(name, check(self._state, self._execution, name, args))
+            return self._obey(check(self._state, self._execution, name, args))
         except Exception as error:
             raise ApplicationError(clean_text(str(error)), type="Refused", non_retryable=True) from None
 
@@ -187,10 +187,10 @@ class AgentRun:
         """``status``, ``pending``, ``events``, ``messages``, ``result``."""
         return answer(self._state, self._execution, name, args)
 
-    def _obey(self, name: str, value: Json) -> Json:
+    def _obey(self, command: Command) -> Json:
         assert self._state is not None
         try:
-            return obey(self._state, self._execution, name, value)
+            return obey(self._state, self._execution, command)
         except AgentError as error:
             self._abort = error
             if self._state.pause is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
@@ -30,7 +31,16 @@ class Refused(Exception):
     """The command was not obeyed; the text says why and what would be."""
 
 
-def check(state: RunState | None, run: Execution | None, name: str, args: Sequence[RawValue]) -> Json:
+@dataclass(frozen=True)
+class Command:
+    """A checked command. One whose id was obeyed before has no name: it changes nothing, and is accepted."""
+
+    name: str
+    id: str
+    value: Any
+
+
+def check(state: RunState | None, run: Execution | None, name: str, args: Sequence[RawValue]) -> Command:
     """Parse and check a command without changing anything.
 
     Raises:
@@ -41,10 +51,18 @@ def check(state: RunState | None, run: Execution | None, name: str, args: Sequen
     if state is None or state.status in ("completed", "failed", "cancelled"):
         raise Refused("the run is over")
     value = _decode(args)
+    command_id = _command_id(value) if name in COMMANDS else ""
+    if command_id and command_id in state.seen_ids:
+        return Command("", command_id, None)
     try:
-        return _CHECKS[name](state, run, value)
+        return Command(name, command_id, _CHECKS[name](state, run, value))
     except (DecisionRefused, ValueError, ValidationError) as error:
         raise Refused(f"{name}: {clean_text(str(error), 1000)}") from None
+
+
+def _command_id(value: object) -> str:
+    found = value.get("id") if isinstance(value, Mapping) else None
+    return found[:200] if isinstance(found, str) else ""
 
 
 def _decode(args: Sequence[RawValue]) -> Any:  # noqa: ANN401 - JSON
@@ -74,33 +92,30 @@ def named_interrupt(args: Sequence[RawValue]) -> str:
     return clean_text(str(value.get("interrupt", "")), 500) if isinstance(value, Mapping) else ""
 
 
-def _check_decide(state: RunState, run: Execution | None, value: object) -> DecisionMessage:
+def _check_decide(_state: RunState, run: Execution | None, value: object) -> DecisionMessage:
     message = parse_decision_message(value)
-    if message.id and message.id in state.seen_ids:
-        return message
     if run is None:
         raise Refused("the worker does not have this run's agent, so no decision can be checked now; deploy it first")
     run.check_decision(message)
     return message
 
 
-def _check_send(state: RunState, _run: Execution | None, value: object) -> tuple[str, Message]:
-    command_id, content = "", value
+def _check_send(state: RunState, _run: Execution | None, value: object) -> Message:
+    content = value
     if isinstance(value, Mapping):
         unknown = value.keys() - {"text", "message", "id"}
         if unknown:
             raise ValueError(f"unknown field {', '.join(sorted(map(str, unknown)))}; known: text, message, id")
-        command_id = str(value.get("id") or "")[:200]
         content = value.get("text", value.get("message"))
     if isinstance(content, str):
         message = user(content)
     else:
         [message] = load_messages([content])  # type: ignore[list-item] # pydantic says what it must be
-    if message.role != "user" or not message.blocks or (message.text == "" and len(message.blocks) == 1):
+    if message.role != "user" or not any(getattr(block, "text", True) for block in message.blocks):
         raise ValueError("a message to a run is a text, or one user message with content")
     if len(state.inbox) >= _MAX_INBOX:
         raise ValueError(f"{_MAX_INBOX} messages wait already; let the run read them first")
-    return command_id, message
+    return message
 
 
 def _check_resume(state: RunState, _run: Execution | None, value: object) -> str:
@@ -140,29 +155,40 @@ _CHECKS: Mapping[str, Any] = {
 }
 
 
-def obey(state: RunState, run: Execution | None, name: str, value: Any) -> Json:  # noqa: ANN401 - what check returned
-    """Carry out a checked command; returns what an update's caller is told."""
-    if name == "decide":
-        if state.first_time(value.id) and run is not None:
-            run.decide(value)
-    elif name == "send":
-        command_id, message = value
-        if state.first_time(command_id):
-            state.inbox.append(message)
-            if run is not None:
-                run.record("message.received", text=message.text[:2000])
-    elif name == "resume":
-        state.pause = None
-        state.status = "running"
+def obey(state: RunState, run: Execution | None, command: Command) -> Json:
+    """Carry out a checked command; returns what an update's caller is told.
+
+    Raises:
+        AgentError: ``ABORTED``.
+    """
+    value = command.value
+    if command.name and state.first_time(command.id):
+        match command.name:
+            case "send":
+                state.inbox.append(value)
+            case "resume":
+                state.pause = None
+                state.status = "running"
+            case "abort":
+                raise AgentError("ABORTED", value or "the run was aborted")
         if run is not None:
-            run.record("run.resumed", by=value)
-    elif name == "child_report" and run is not None:
-        take_report(run, value)
-    elif name == "report" and run is not None:
-        run.ask_report()
-    elif name == "abort":
-        raise AgentError("ABORTED", value or "the run was aborted")
+            _tell(run, command)
     return {"accepted": True}
+
+
+def _tell(run: Execution, command: Command) -> None:
+    """What of a command the running agent and its watchers are told."""
+    match command.name:
+        case "decide":
+            run.decide(command.value)
+        case "send":
+            run.record("message.received", text=command.value.text[:2000])
+        case "resume":
+            run.record("run.resumed", by=command.value)
+        case "child_report":
+            take_report(run, command.value)
+        case "report":
+            run.ask_report()
 
 
 def answer(state: RunState | None, run: Execution | None, name: str, args: Sequence[RawValue]) -> Json:
