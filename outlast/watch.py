@@ -73,14 +73,9 @@ async def watch(
     delay = QUICK
     while True:
         description = await _describe(handle, run_id)
-        if deltas:
-            for item in await _delta_texts(client, description):
-                news = shown.news(*item)
-                if news is not None:
-                    delay = QUICK
-                    yield news
         closed = description.status != temporalio.client.WorkflowExecutionStatus.RUNNING
         state = (description.run_id, description.history_length)
+        answered = False
         if state != seen:
             seen, delay = state, QUICK
             more = True
@@ -89,7 +84,14 @@ async def watch(
                 more = len(events) >= 200
                 for event in events:
                     after = event.seq
+                    answered = answered or event.kind == "model.completed"
                     yield event
+        # After the events that led to this text; not at all where its call was answered since we looked.
+        for item in await _delta_texts(client, description) if deltas and not answered else ():
+            news = shown.news(*item)
+            if news is not None:
+                delay = QUICK
+                yield news
         if closed:
             return
         await asyncio.sleep(delay)
