@@ -34,7 +34,10 @@ async def pending(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List what waits for a decision, over all runs. Wakes none of them, unless arguments are long."""
+    """List what waits for a decision, over all runs.
+
+    Only runs with long arguments are asked; the others are not woken.
+    """
     from rich.text import Text
 
     from outlast.cli.screen import out, print_json
@@ -109,7 +112,10 @@ async def approve(
     by: By = None,
     comment: Comment = "",
 ) -> None:
-    """Approve a pending call. Shows what is approved; if the arguments change meanwhile, nothing is approved."""
+    """Approve a pending call.
+
+    Shows what is approved; if the arguments change meanwhile, nothing is approved.
+    """
     found = (await server.client()).get(run)
     item, name = await _choose(found, which)
     _show("approve", item)
@@ -125,7 +131,10 @@ async def edit(
     by: By = None,
     comment: Comment = "",
 ) -> None:
-    """Approve a pending call with other arguments; they replace the model's, they do not merge."""
+    """Approve a pending call with other arguments.
+
+    They replace the model's, they do not merge.
+    """
     from outlast.cli.runs import parse_object
     from outlast.cli.screen import canonical, indented, out
 
@@ -147,7 +156,10 @@ async def reject(
     by: By = None,
     comment: Comment = "",
 ) -> None:
-    """Refuse a pending call; the model is told why and goes on."""
+    """Refuse a pending call.
+
+    The model is told why and goes on.
+    """
     found = (await server.client()).get(run)
     item, name = await _choose(found, which)
     _show("reject", item)

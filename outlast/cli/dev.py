@@ -50,7 +50,10 @@ async def dev(
     state: Annotated[Path, typer.Option(help="The folder that keeps everything.")] = Path(".outlast"),
     task_queue: Annotated[str | None, typer.Option(help="Where the worker looks for runs.", show_default=False)] = None,
 ) -> int:
-    """Run a Temporal server, its web UI and a worker on this machine. Runs go on at the next start."""
+    """Run a server, its web UI and a worker on this machine.
+
+    Everything is kept in one folder, so runs go on at the next start.
+    """
     from outlast.dev_folder import claim
     from outlast.devserver import DevServer
 

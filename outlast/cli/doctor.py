@@ -55,7 +55,10 @@ async def doctor(
     ] = 24.0,
     as_json: AsJson = False,
 ) -> int:
-    """Find what needs a person: no server, no worker, stuck, paused and forgotten runs. Exit code 1 if there is any."""
+    """Find what needs a person, each with the next step.
+
+    No server, no worker, stuck, paused and forgotten runs. Exit code 1 where there is any.
+    """
     from outlast.client import Client
     from outlast.settings import ServerUnreachable, connect
 

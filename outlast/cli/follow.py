@@ -273,4 +273,6 @@ def compact_text(value: Json, limit: int = 200) -> str:
 
 def _decided(data: dict[str, Json]) -> str:
     by = f" by {data['by']}" if data.get("by") else ""
-    return f"{data.get('decision', data.get('kind', 'decided'))}{by}"
+    kind = str(data.get("decision", "decide"))
+    words = {"approve": "approved", "edit": "edited", "reject": "rejected", "suspend": "left waiting"}
+    return f"{words.get(kind, kind)}{by}"

@@ -32,7 +32,9 @@ async def run(
     state_json: Annotated[str, typer.Option("--state-json", metavar="JSON", help="The run's invocation_state.")] = "{}",
     as_json: AsJson = False,
 ) -> int:
-    """Start a run. Prints its id and returns; see --follow and --wait.
+    """Start a run and print its id.
+
+    It returns at once, unless --follow or --wait is given.
 
     Exit codes with --follow or --wait: 0 completed, 1 failed or cancelled, 3 paused, 4 waiting for a decision (--wait).
     """
@@ -84,7 +86,10 @@ async def runs(
     limit: Annotated[int, typer.Option(min=1, help="How many at most, newest first.")] = 50,
     as_json: AsJson = False,
 ) -> None:
-    """List the newest runs. Wakes none of them."""
+    """List the newest runs.
+
+    Wakes none of them.
+    """
     from outlast.cli.screen import age, one_line, out, print_json, status_text, table
 
     client = await server.client()
@@ -109,7 +114,10 @@ async def runs(
 
 
 async def show(run: RunId, server: Server, as_json: AsJson = False) -> None:
-    """Show one run whole: status, what is pending, transcript, usage, audit trail."""
+    """Show one run whole.
+
+    Status, what is pending, transcript, usage, decisions.
+    """
     from outlast.cli.screen import print_json
     from outlast.cli.show import gather, render
 
@@ -127,7 +135,10 @@ async def watch(
     after: Annotated[int, typer.Option(min=0, help="Skip events up to this number.")] = 0,
     as_json: AsJson = False,
 ) -> int:
-    """Watch a run live, from its first event on. Exit codes as for `run --follow`."""
+    """Watch a run live, from its first event on.
+
+    Exit codes as for `run --follow`.
+    """
     from outlast.cli.follow import follow
 
     client = await server.client()
@@ -141,7 +152,10 @@ async def send(
     message: Annotated[str, typer.Argument(help="What it shall take into account.", show_default=False)],
     server: Server,
 ) -> None:
-    """Steer a run: the message joins its conversation before the next step."""
+    """Steer a run with a message.
+
+    It joins the conversation before the next step.
+    """
     if not message.strip():
         raise BadInput("the message is empty")
     client = await server.client()
@@ -150,7 +164,10 @@ async def send(
 
 
 async def cancel(run: RunId, server: Server) -> None:
-    """Ask a run to stop: running tools are told, open calls are answered, the transcript stays sound."""
+    """Ask a run to stop.
+
+    Running tools are told, open calls are answered, the transcript stays sound.
+    """
     client = await server.client()
     found = client.get(run)
     info = await found.info()
@@ -161,7 +178,10 @@ async def cancel(run: RunId, server: Server) -> None:
 
 
 async def resume(run: RunId, server: Server, by: By = None) -> None:
-    """Let a paused run go on: what failed is done again, nothing else."""
+    """Let a paused run go on.
+
+    What failed is done again, nothing else.
+    """
     client = await server.client()
     await client.get(run).resume(by=by or user_name())
     say_note(f"{run} goes on; outlast watch {run}")
@@ -172,7 +192,10 @@ async def abort(
     server: Server,
     reason: Annotated[str, typer.Argument(help="Why; it is kept with the run.", show_default=False)] = "",
 ) -> None:
-    """End a run now, as failed with the code ABORTED."""
+    """End a run now, as failed.
+
+    Its code is ABORTED.
+    """
     client = await server.client()
     await client.get(run).abort(reason)
     say_note(f"{run} has ended")

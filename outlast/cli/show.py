@@ -193,7 +193,7 @@ def _render_state(result: RunResult) -> None:
 
 def _render_audit(audit: Sequence[AuditRecord]) -> None:
     if audit:
-        _title("decisions")
+        _title("decisions (UTC)")
     for record in audit:
         decision = record.decision
         line = Text.assemble(

@@ -46,7 +46,10 @@ async def worker(
         "warning"
     ),
 ) -> int:
-    """Run a worker for a real cluster. SIGTERM lets running calls finish; a second one stops at once."""
+    """Run a worker for a real cluster.
+
+    SIGTERM lets running calls finish; a second one stops at once.
+    """
     import dataclasses
 
     settings = server.settings()
@@ -118,7 +121,10 @@ def _hint(settings: Settings) -> None:
 
 
 def check(agents: Places) -> int:
-    """Read the source of every hook and name what would not replay."""
+    """Name what would not replay in the hooks' source.
+
+    Exit code 1 where something is found. A line that ends in `# outlast: ok` is accepted.
+    """
     from outlast.check import check_agents
     from outlast.middleware.contract import HOOKS, hook_of
     from outlast.registry import AgentRegistry
@@ -147,7 +153,10 @@ async def replay(
         bool, typer.Option("--exact", help="Also compare every input and result; for code that was not changed.")
     ] = False,
 ) -> int:
-    """Replay a run against the agents as they are now: would it survive a deploy of this code?"""
+    """Would a run survive a deploy of this code?
+
+    Replays it against the agents as they are now. Exit code 1 where it does not replay.
+    """
     from outlast.testing.replay import ReplayFailed
     from outlast.testing.replay import replay as replay_histories
 
