@@ -21,8 +21,8 @@ from benchmarks.processes import WorkerProcess, cpu_seconds, first_activity_at, 
 from outlast.devserver import DevServer
 from outlast.settings import Settings, connect
 
-BARE, INLINE, STORED = "bare workflow", "outlast", "outlast, storage"
-KINDS = (BARE, INLINE, STORED)
+BARE, INLINE, STORED, UNFLUSHED = "bare workflow", "outlast", "outlast, storage", "same, fsync=off"
+KINDS = (BARE, INLINE, STORED, UNFLUSHED)
 """What is compared; ``outlast`` alone keeps the conversation in the history, as without any configuration."""
 
 
@@ -51,7 +51,7 @@ async def measure(server: DevServer, steps: int, size: int, repetitions: int) ->
 
 
 def _worker(kind: str, server: DevServer, folder: str) -> AbstractAsyncContextManager[WorkerProcess]:
-    storage = f"dir://{folder}" if kind == STORED else None
+    storage = {STORED: f"dir://{folder}", UNFLUSHED: f"dir://{folder}?fsync=off"}.get(kind)
     return worker_process("bare" if kind == BARE else "agents", server.address, storage)
 
 
