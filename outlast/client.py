@@ -400,15 +400,24 @@ _BETWEEN_EXECUTIONS = (
     RPCStatusCode.FAILED_PRECONDITION,
     RPCStatusCode.RESOURCE_EXHAUSTED,
     RPCStatusCode.UNAVAILABLE,
+    RPCStatusCode.UNKNOWN,
 )
 """What an update may meet while its run continues as new, or while a server restarts."""
+
+
+_NO_ANSWER = (
+    RPCStatusCode.CANCELLED,
+    RPCStatusCode.DEADLINE_EXCEEDED,
+    RPCStatusCode.UNAVAILABLE,
+    RPCStatusCode.UNKNOWN,  # a connection that broke off
+)
 
 
 def _in_words(error: RPCError, run_id: str) -> OutlastError:
     """The server's error as one that says what to do."""
     if error.status == RPCStatusCode.NOT_FOUND:
         return RunNotFound(f"no open run {run_id!r}: {error.message}. `outlast runs` lists them")
-    if error.status in (RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED):
+    if error.status in _NO_ANSWER:
         return NoAnswer(f"the server did not answer for run {run_id!r}: {error.message}. Is it running?")
     if error.status in (RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.RESOURCE_EXHAUSTED):
         return OutlastError(
