@@ -148,10 +148,16 @@ async def test_a_port_in_use_is_named_with_the_option() -> None:
 async def test_a_failed_start_tells_the_servers_own_words_and_leaves_no_process(tmp_path: Path) -> None:
     (tmp_path / "temporal.db").write_bytes(b"this is not a database, it is a letter" * 100)
     server = DevServer(db_filename=tmp_path / "temporal.db")
+    before = servers()
     with pytest.raises(OutlastError, match=r"did not start: .*file is not a database"):
         await server.start()
     assert server.pid is None
-    assert not [child for child in psutil.Process().children() if "temporal" in child.name()]
+    assert servers() == before
+
+
+def servers() -> set[int]:
+    """The servers of this process; other tests share one."""
+    return {child.pid for child in psutil.Process().children() if "temporal" in child.name()}
 
 
 async def test_a_missing_binary_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
