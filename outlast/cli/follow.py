@@ -239,11 +239,11 @@ def _line(event: Event, run_id: str) -> Text | None:
     """What is printed of an event; None where nothing is."""
     data, tool = event.data, clean(event.data.get("tool", ""))
     if event.kind == "tool.started":
-        return Text.assemble(("  > ", QUIET), (tool, STRONG), " ", (_arguments(data), QUIET))
+        return indented(Text.assemble((tool, STRONG), " ", (_arguments(data), QUIET)), 4, label="  >")
     if event.kind == "tool.finished":
-        good = data.get("status") == "executed"
-        sign = ("  < ", QUIET) if good else (f"  < {clean(data.get('status', ''))} ", WARN)
-        return Text.assemble(sign, (tool, STRONG), " ", (compact_text(data.get("text")), QUIET))
+        status = "" if data.get("status") == "executed" else f"{clean(data.get('status', ''))} "
+        shown = Text.assemble((tool, STRONG), " ", (status, WARN), (compact_text(data.get("text")), QUIET))
+        return indented(shown, 4, label="  <")
     if event.kind == "interrupt.requested":
         asked = Text.assemble(("  ? ", WARN), (tool, STRONG), (" waits for a decision\n", WARN))
         asked.append_text(indented(canonical(data.get("args", {})), 4))
