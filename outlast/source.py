@@ -311,7 +311,7 @@ def _qualified(value: object) -> tuple[str, ...]:
     if isinstance(value, ModuleType | _Instance):
         return ()
     if isinstance(value, MethodType | BuiltinFunctionType) and isinstance(getattr(value, "__self__", None), type):
-        kind = value.__self__
+        kind: Any = value.__self__
         return (f"{kind.__module__}.{kind.__qualname__}.{value.__name__}",)
     qualname: str | None = getattr(value, "__qualname__", None)
     if qualname is not None:

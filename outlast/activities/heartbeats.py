@@ -19,14 +19,14 @@ async def heartbeats(details: Callable[[], tuple[Any, ...]] = tuple) -> AsyncIte
         return
 
     loop, every = asyncio.get_running_loop(), timeout.total_seconds() / 4
+    due: list[asyncio.TimerHandle] = []
 
     def beat() -> None:
-        nonlocal due
         activity.heartbeat(*details())
-        due = loop.call_later(every, beat)
+        due[:] = [loop.call_later(every, beat)]
 
-    due = loop.call_later(every, beat)  # not at once: a quick call costs the server no heartbeat
+    due.append(loop.call_later(every, beat))  # not at once: a quick call costs the server no heartbeat
     try:
         yield
     finally:
-        due.cancel()
+        due[0].cancel()

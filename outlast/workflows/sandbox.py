@@ -7,6 +7,8 @@ own data, so no user's code is let out by asking directly.
 
 from __future__ import annotations
 
+from typing import Any
+
 from temporalio.converter import SerializationContext, StorageDriverStoreContext
 from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails
 from temporalio.worker._command_aware_visitor import CommandInfo
@@ -26,14 +28,14 @@ class GuardedRunner(SandboxedWorkflowRunner):
 
 class _GuardedInstance(_Instance):
     def get_serialization_context(self, command_info: CommandInfo | None) -> SerializationContext | None:
-        inner = self.globals_and_locals.get(_INNER)
+        inner: Any = self.globals_and_locals.get(_INNER)
         if not hasattr(inner, "get_serialization_context"):
             return super().get_serialization_context(command_info)
         context: SerializationContext | None = inner.get_serialization_context(command_info)
         return context
 
     def get_external_store_context(self, command_info: CommandInfo | None) -> StorageDriverStoreContext:
-        inner = self.globals_and_locals.get(_INNER)
+        inner: Any = self.globals_and_locals.get(_INNER)
         if not hasattr(inner, "get_external_store_context"):
             return super().get_external_store_context(command_info)
         context: StorageDriverStoreContext = inner.get_external_store_context(command_info)
