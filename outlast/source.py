@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import PurePath
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from typing import Any
 
 from outlast.hazards import SORTED, STATE, instead_of
 
