@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Self, TypeVar
 
@@ -12,7 +12,7 @@ import temporalio.client
 from pydantic_core import to_json
 from temporalio.common import RawValue, WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import ApplicationError, CancelledError, TerminatedError, WorkflowAlreadyStartedError
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from outlast.activities.models import json_value
 from outlast.approvals import PendingInterrupt
@@ -23,10 +23,11 @@ from outlast.errors import (
     NoAnswer,
     OutlastError,
     RunExists,
-    RunNotFound,
     clean_text,
 )
-from outlast.messages import Json, Message, load_messages, well_formed
+from outlast.messages import Json, Message, load_messages, user
+from outlast.middleware.edge_filter import Edges
+from outlast.server_answers import BETWEEN_EXECUTIONS, in_words, told
 from outlast.state import HistoryLimits, RunInput, RunResult, check_json
 from outlast.watch import WatchEvent, watch
 from outlast.workflows.agent_run import WORKFLOW
@@ -103,7 +104,7 @@ class Run:
         while True:
             handle = self._client.temporal.get_workflow_handle(self.id, run_id=execution, result_type=RawValue)
             try:
-                raw = await _told(handle.result(follow_runs=False), self.id)
+                raw = await told(handle.result(follow_runs=False), self.id)
                 return RunResult.model_validate_json(raw.payload.data)
             except temporalio.client.WorkflowContinuedAsNewError as error:
                 execution = error.new_execution_run_id
@@ -144,7 +145,7 @@ class Run:
 
     async def info(self) -> RunInfo:
         """Status, step and pending interrupts as the run last published them; wakes nothing."""
-        description = await _told(self._handle.describe(), self.id)
+        description = await told(self._handle.describe(), self.id)
         return _info(description, await description.memo())
 
     async def pending(self) -> list[PendingInterrupt]:
@@ -162,13 +163,21 @@ class Run:
             DecisionRefused: Unknown, already decided, or not allowed. The run keeps waiting.
             NoAnswer: No worker answered.
         """
-        message = {"interrupt": which, "decision": decision, "by": by, "comment": comment, "id": id or uuid.uuid4().hex}
+        edges = self._client.edges
+        message = {
+            "interrupt": which,
+            "decision": _filtered(decision, edges),
+            "by": by,
+            "comment": edges.text(comment),
+            "id": id or uuid.uuid4().hex,
+        }
         check_json(message, "decision")
         await self._update("decide", message)
 
     async def send(self, message: str | Message) -> None:
         """Steer the run: the message joins the conversation before its next step."""
-        content: Json = message if isinstance(message, str) else message.model_dump(mode="json", exclude_none=True)
+        [filtered] = self._client.edges.messages([user(message) if isinstance(message, str) else message])
+        content = filtered.text if isinstance(message, str) else filtered.model_dump(mode="json", exclude_none=True)
         await self._update(
             "send", {"message" if not isinstance(message, str) else "text": content, "id": uuid.uuid4().hex}
         )
@@ -187,7 +196,7 @@ class Run:
 
     async def cancel(self) -> None:
         """Ask the run to stop: running tools are told, open calls are answered, the transcript stays sound."""
-        await _told(self._handle.cancel(), self.id)
+        await told(self._handle.cancel(), self.id)
 
     async def messages(self) -> list[Message]:
         """The transcript so far, asked of the run in pages."""
@@ -227,9 +236,9 @@ class Run:
         try:
             await self._handle.execute_update(name, _payload(value), id=update_id, result_type=RawValue)
         except RPCError as error:
-            if error.status in _BETWEEN_EXECUTIONS:
+            if error.status in BETWEEN_EXECUTIONS:
                 return False
-            raise _in_words(error, self.id) from None
+            raise in_words(error, self.id) from None
         except temporalio.client.WorkflowUpdateFailedError as error:
             if getattr(error.cause, "type", "") == "AcceptedUpdateCompletedWorkflow":
                 return False
@@ -238,7 +247,7 @@ class Run:
 
     async def _query(self, name: str, value: Json = None) -> Any:  # noqa: ANN401 - JSON
         try:
-            answer: Any = await _told(self._handle.query(name, _payload(value), rpc_timeout=_ANSWER), self.id)
+            answer: Any = await told(self._handle.query(name, _payload(value), rpc_timeout=_ANSWER), self.id)
         except temporalio.client.WorkflowQueryFailedError as error:
             raise NoAnswer(f"run {self.id!r} could not be asked for its {name}: {error}") from None
         if isinstance(answer, Mapping) and "error" in answer and len(answer) == 1:
@@ -253,6 +262,8 @@ class Client:
         temporal: Whose data converter must be that of the workers.
         task_queue: Where runs are started.
         history_limits: When the executions of runs started here hand over to fresh ones.
+        filters: Middlewares that filter what this client sends before a payload exists (``pii_redact(...,
+            at_edges=True)``); others among them are ignored, so that ``agent.middleware`` will do.
     """
 
     def __init__(
@@ -261,13 +272,17 @@ class Client:
         *,
         task_queue: str = DEFAULT_TASK_QUEUE,
         history_limits: HistoryLimits | None = None,
+        filters: Iterable[object] = (),
     ) -> None:
         self.temporal = temporal
+        self.edges = Edges.of(filters)
         self.task_queue = task_queue
         self.history_limits = history_limits or HistoryLimits()
 
     @classmethod
-    async def connect(cls, address: str | None = None, *, task_queue: str | None = None) -> Self:
+    async def connect(
+        cls, address: str | None = None, *, task_queue: str | None = None, filters: Iterable[object] = ()
+    ) -> Self:
         """Connect as Temporal's own environment variables and config file say.
 
         Raises:
@@ -276,7 +291,7 @@ class Client:
         from outlast.settings import Settings, connect  # the client of a plugin user needs no settings
 
         settings = Settings.load(address=address, task_queue=task_queue)
-        return cls(await connect(settings), task_queue=settings.task_queue)
+        return cls(await connect(settings), task_queue=settings.task_queue, filters=filters)
 
     async def start(
         self,
@@ -298,7 +313,8 @@ class Client:
 
         Raises:
             TypeError: ``invocation_state`` holds something that is not JSON; the message names the key.
-            ValueError: Neither input nor messages.
+            ValueError: Neither input nor messages; an id that the client's filters would change.
+            ToolRejection: A filter refuses the input.
             RunExists: A run of this id was started before.
         """
         if not input and not messages:
@@ -306,16 +322,18 @@ class Client:
         state = dict(invocation_state or {})
         check_json(state, "invocation_state")
         run_id = id if id is not None else f"{agent}-{uuid.uuid4().hex[:12]}"
-        text = None if input is None else well_formed(input)
+        if self.edges.text(run_id) != run_id:
+            raise ValueError("the run's id holds what the client's filters take out; ids are seen everywhere")
+        text = None if input is None else self.edges.messages([user(input)])[0].text
         start = RunInput(
             agent=agent,
             input=text,
-            messages=tuple(messages),
+            messages=self.edges.messages(messages),
             invocation_state=state,
             history_limits=self.history_limits,
         )
         try:
-            await _told(
+            await told(
                 self.temporal.start_workflow(
                     WORKFLOW,
                     json_value(start.model_dump_json(exclude_none=True).encode("utf-8", "replace")),
@@ -378,50 +396,13 @@ def _info(execution: temporalio.client.WorkflowExecution, memo: Mapping[str, Any
     return RunInfo.model_validate({**summary, **known})
 
 
+def _filtered(decision: str | Mapping[str, Json], edges: Edges) -> Json:
+    """A decision whose new arguments and reason have passed the client's filters."""
+    if not isinstance(decision, Mapping):
+        return decision
+    kinds = {"edit": edges.args, "reject": edges.value}
+    return {key: kinds[key](value) if key in kinds else value for key, value in decision.items()}
+
+
 def _payload(value: Json) -> RawValue:
     return json_value(to_json(value))
-
-
-async def _told(call: Awaitable[T], run_id: str) -> T:
-    """The call's result; the server's errors in words that say what to do.
-
-    Raises:
-        RunNotFound, NoAnswer, OutlastError: By the server's status.
-    """
-    try:
-        return await call
-    except RPCError as error:
-        raise _in_words(error, run_id) from None
-
-
-_BETWEEN_EXECUTIONS = (
-    RPCStatusCode.ABORTED,
-    RPCStatusCode.CANCELLED,
-    RPCStatusCode.FAILED_PRECONDITION,
-    RPCStatusCode.RESOURCE_EXHAUSTED,
-    RPCStatusCode.UNAVAILABLE,
-    RPCStatusCode.UNKNOWN,
-)
-"""What an update may meet while its run continues as new, or while a server restarts."""
-
-
-_NO_ANSWER = (
-    RPCStatusCode.CANCELLED,
-    RPCStatusCode.DEADLINE_EXCEEDED,
-    RPCStatusCode.UNAVAILABLE,
-    RPCStatusCode.UNKNOWN,  # a connection that broke off
-)
-
-
-def _in_words(error: RPCError, run_id: str) -> OutlastError:
-    """The server's error as one that says what to do."""
-    if error.status == RPCStatusCode.NOT_FOUND:
-        return RunNotFound(f"no open run {run_id!r}: {error.message}. `outlast runs` lists them")
-    if error.status in _NO_ANSWER:
-        return NoAnswer(f"the server did not answer for run {run_id!r}: {error.message}. Is it running?")
-    if error.status in (RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.RESOURCE_EXHAUSTED):
-        return OutlastError(
-            f"the server refused this for run {run_id!r}: {error.message}. For values over 2 MB configure storage "
-            "(OUTLAST_STORAGE) on clients and workers"
-        )
-    return OutlastError(f"run {run_id!r}: {error.message}")

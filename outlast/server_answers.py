@@ -1,0 +1,56 @@
+"""What the Temporal server answers, in words that say what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TypeVar
+
+from temporalio.service import RPCError, RPCStatusCode
+
+from outlast.errors import NoAnswer, OutlastError, RunNotFound
+
+T = TypeVar("T")
+
+BETWEEN_EXECUTIONS = (
+    RPCStatusCode.ABORTED,
+    RPCStatusCode.CANCELLED,
+    RPCStatusCode.FAILED_PRECONDITION,
+    RPCStatusCode.RESOURCE_EXHAUSTED,
+    RPCStatusCode.UNAVAILABLE,
+    RPCStatusCode.UNKNOWN,
+)
+"""What an update may meet while its run continues as new, or while a server restarts."""
+
+
+_NO_ANSWER = (
+    RPCStatusCode.CANCELLED,
+    RPCStatusCode.DEADLINE_EXCEEDED,
+    RPCStatusCode.UNAVAILABLE,
+    RPCStatusCode.UNKNOWN,  # a connection that broke off
+)
+
+
+async def told(call: Awaitable[T], run_id: str) -> T:
+    """The call's result; the server's errors in words that say what to do.
+
+    Raises:
+        RunNotFound, NoAnswer, OutlastError: By the server's status.
+    """
+    try:
+        return await call
+    except RPCError as error:
+        raise in_words(error, run_id) from None
+
+
+def in_words(error: RPCError, run_id: str) -> OutlastError:
+    """The server's error as one that says what to do."""
+    if error.status == RPCStatusCode.NOT_FOUND:
+        return RunNotFound(f"no open run {run_id!r}: {error.message}. `outlast runs` lists them")
+    if error.status in _NO_ANSWER:
+        return NoAnswer(f"the server did not answer for run {run_id!r}: {error.message}. Is it running?")
+    if error.status in (RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.RESOURCE_EXHAUSTED):
+        return OutlastError(
+            f"the server refused this for run {run_id!r}: {error.message}. For values over 2 MB configure storage "
+            "(OUTLAST_STORAGE) on clients and workers"
+        )
+    return OutlastError(f"run {run_id!r}: {error.message}")
