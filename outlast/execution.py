@@ -20,6 +20,7 @@ from outlast.errors import AgentError, DecisionRefused
 from outlast.events import EventKind
 from outlast.messages import Json, Message, ToolCallBlock
 from outlast.middleware.contract import HookContext, hook_of
+from outlast.middleware.edge_filter import Edges
 from outlast.model import Completion, Model, ModelRequest, check_request
 from outlast.runtime import CommandIds, ModelCall, Runtime, current_effects, current_runtime, current_scope
 from outlast.state import CallState, ChildOutcome, RunState, check_json
@@ -41,7 +42,8 @@ class Execution:
         self.agent = agent
         self.state = state
         self.runtime = runtime
-        self.middleware = tuple(agent.middleware if middleware is None else middleware)
+        self._middleware = tuple(agent.middleware if middleware is None else middleware)
+        self._edges = Edges.of(self._middleware)
         self.models = collect_models(agent.options.model, self.middleware)
         self.ids = CommandIds()
         self.streams = not any(hook_of(item, "wrap_model") for item in self.middleware)
@@ -61,6 +63,11 @@ class Execution:
         """The agent's name."""
         return self.agent.name
 
+    @property
+    def middleware(self) -> tuple[object, ...]:
+        """The middlewares whose hooks this run calls, in registration order."""
+        return self._middleware
+
     def context(self) -> HookContext:
         """The context of the current step."""
         return HookContext(self.state.step, self.state.invocation_state, self.runtime, self)
@@ -71,7 +78,7 @@ class Execution:
 
     def record(self, kind: EventKind, **data: Json) -> None:
         """Tell the run's watchers."""
-        self.state.events.add(kind, self.runtime.now(), self.state.step, data)
+        self.state.events.add(kind, self.runtime.now(), self.state.step, self._edges.event(data))
 
     def emit(self, kind: str, data: Mapping[str, Json]) -> None:
         """A hook's own event; JSON values."""

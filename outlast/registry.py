@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from outlast.agent import Agent
 from outlast.errors import UnknownAgent
+from outlast.middleware.edge_filter import Edges
 
 
 class AgentRegistry:
@@ -18,6 +19,7 @@ class AgentRegistry:
 
     def __init__(self, agents: Iterable[Agent]) -> None:
         self._agents: dict[str, Agent] = {}
+        self._edges: dict[str, Edges] = {}
         for agent in agents:
             if not isinstance(agent, Agent):
                 raise TypeError(f"{agent!r:.80} is not an Agent; write Agent(AgentOptions(...))")
@@ -41,6 +43,18 @@ class AgentRegistry:
                 f"no agent is named {name!r} on this worker; known: {known}. Deploy a worker that has it"
             )
         return found
+
+    def edges(self, name: str) -> Edges:
+        """What filters the activities of this agent: its own middlewares, and those of the agents above it.
+
+        Raises:
+            UnknownAgent: There is none.
+        """
+        if name not in self._edges:
+            parts = name.split("/")
+            line = [self.get("/".join(parts[: depth + 1])) for depth in range(len(parts))]
+            self._edges[name] = Edges.of(middleware for agent in line for middleware in agent.middleware)
+        return self._edges[name]
 
     def everyone(self) -> Iterator[tuple[str, Agent]]:
         """Every agent and sub-agent, with the name that addresses it."""

@@ -27,6 +27,7 @@ from outlast.errors import (
     get_retryable,
 )
 from outlast.middleware.compose import describe
+from outlast.middleware.edge_filter import NO_EDGES, Edges
 
 
 class FailureDetails(BaseModel):
@@ -45,8 +46,10 @@ class FailureDetails(BaseModel):
     interrupt: dict[str, Any] | None = None
 
 
-def raise_model_failure(error: BaseException) -> NoReturn:
-    """Leave a model activity with this error."""
+def raise_model_failure(error: BaseException, edges: Edges = NO_EDGES) -> NoReturn:
+    """Leave a model activity with this error; ``edges`` filter its text."""
+    if isinstance(error, ToolRejection):
+        _leave(error.message, FailureDetails(kind="ToolRejection"))
     if isinstance(error, ModelError):
         details = FailureDetails(
             kind=type(error).__name__ if type(error).__name__ in MODEL_ERRORS else "ModelError",
@@ -59,28 +62,33 @@ def raise_model_failure(error: BaseException) -> NoReturn:
         )
     else:
         details = _foreign(error)
-    _leave(str(error) if isinstance(error, ModelError) else describe(error), details)
+    _leave(edges.text(_text(error, ModelError)), details)
 
 
-def raise_tool_failure(error: BaseException) -> NoReturn:
-    """Leave a tool activity with this error."""
+def raise_tool_failure(error: BaseException, edges: Edges = NO_EDGES) -> NoReturn:
+    """Leave a tool activity with this error; ``edges`` filter its text."""
     if isinstance(error, HitlInterrupt):
         interrupt = {
             "tool": error.tool,
-            "args": error.args,
+            "args": edges.args(error.args),
             "allowed_decisions": error.allowed_decisions,
-            "description": error.description,
+            "description": edges.text(error.description),
             "timeout_seconds": error.timeout_seconds,
             "on_timeout": error.on_timeout,
             "reminder_seconds": error.reminder_seconds,
         }
         _leave(str(error), FailureDetails(kind="HitlInterrupt", interrupt=interrupt))
     if isinstance(error, ToolRejection):
-        _leave(error.message, FailureDetails(kind="ToolRejection"))
+        _leave(edges.text(error.message), FailureDetails(kind="ToolRejection"))
     details = _foreign(error)
     if isinstance(error, ToolError) and error.error_classes:
         details = details.model_copy(update={"classes": error.error_classes})
-    _leave(str(error) if isinstance(error, ToolError) else describe(error), details)
+    _leave(edges.text(_text(error, ToolError)), details)
+
+
+def _text(error: BaseException, own: type[Exception]) -> str:
+    """Nearly the whole text: it is cut after it was filtered, lest a part of what a filter looks for is left."""
+    return str(error) if isinstance(error, own) else describe(error, 100_000)
 
 
 def _foreign(error: BaseException) -> FailureDetails:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel
@@ -15,6 +15,7 @@ from outlast.activities.failures import raise_model_failure, raise_setup_failure
 from outlast.activities.heartbeats import heartbeats
 from outlast.errors import MalformedResponse, UnknownAgent
 from outlast.messages import Json, load_messages
+from outlast.middleware.edge_filter import TextStream
 from outlast.model import Completion, Delta, DeltaSink, Model, ModelRequest, ModelSettings, ResponseFormat, ToolSpec
 from outlast.registry import AgentRegistry
 
@@ -70,14 +71,16 @@ class ModelActivities:
             response_format=fixed.response_format,
             settings=fixed.settings,
         )
-        writer = _DeltaWriter(activity.info().attempt)
+        edges = self._agents.edges(call.agent)
+        writer = _DeltaWriter(activity.info().attempt, edges.streams())
         try:
             async with heartbeats(writer.details if call.stream else tuple):
-                completion = await _ask(model, request, writer.add if call.stream else None)
+                completion = edges.completion(await _ask(model, request, writer.add if call.stream else None))
+            writer.flush()
         except asyncio.CancelledError:
             raise
         except BaseException as error:
-            raise_model_failure(error)
+            raise_model_failure(error, edges)
         return json_value(completion.model_dump_json(exclude_none=True).encode())
 
     def _model(self, call: ModelCallHead) -> Model:
@@ -106,15 +109,30 @@ async def _ask(model: Model, request: ModelRequest, sink: DeltaSink | None) -> C
 class _DeltaWriter:
     """Collects text deltas; every new one is heartbeaten (Temporal throttles how often they are sent)."""
 
-    def __init__(self, attempt: int) -> None:
+    def __init__(self, attempt: int, streams: Sequence[TextStream] = ()) -> None:
         self._attempt = attempt
+        self._streams = streams
         self._parts: list[str] = []
         self._length = 0
 
     def add(self, delta: Delta) -> None:
-        if delta.kind == "text" and delta.text:
-            self._parts.append(delta.text)
-            self._length += len(delta.text)
+        if delta.kind == "text":
+            text = delta.text
+            for stream in self._streams:
+                text = stream.push(text)
+            self._show(text)
+
+    def flush(self) -> None:
+        """The answer is complete: show what its streams still hold back."""
+        text = ""
+        for stream in self._streams:
+            text = stream.push(text) + stream.flush()
+        self._show(text)
+
+    def _show(self, text: str) -> None:
+        if text:
+            self._parts.append(text)
+            self._length += len(text)
             activity.heartbeat(*self.details())
 
     def details(self) -> tuple[Mapping[str, Json], ...]:

@@ -20,6 +20,7 @@ from outlast.activities.models import json_value
 from outlast.errors import OutlastError, ToolError, UnknownAgent, class_names
 from outlast.messages import Json
 from outlast.middleware.compose import describe
+from outlast.middleware.edge_filter import Edges
 from outlast.registry import AgentRegistry
 from outlast.tools import Tool, ToolContext, ToolResult, content_of
 
@@ -61,7 +62,8 @@ async def run_tool(
     except (OutlastError, asyncio.CancelledError):
         raise
     except BaseException as error:
-        failure = ToolError(f"{tool.name} failed: {describe(error)}", tool=tool.name, error_classes=class_names(error))
+        text = f"{tool.name} failed: {describe(error, 100_000)}"  # cut where it is used
+        failure = ToolError(text, tool=tool.name, error_classes=class_names(error))
         verdict = getattr(error, "__outlast_retryable__", None)
         if isinstance(verdict, bool):
             failure.__dict__["__outlast_retryable__"] = verdict
@@ -115,6 +117,7 @@ class ToolActivities:
         except (KeyError, UnknownAgent):
             where = f"tool {call.tool!r} of agent {call.agent!r}"
             raise_setup_failure(where, "this worker does not have it; is another version of the code running?")
+        edges = self._agents.edges(call.agent)
         cancelled = threading.Event()
         progress: list[Json] = []
         context = ToolContext(
@@ -123,17 +126,17 @@ class ToolActivities:
             idempotency_key=call.key,
             attempt=call.attempt + activity.info().attempt - 1,
             decision=call.decision,
-            heartbeat=_progress(progress),
+            heartbeat=_progress(progress, edges),
             _cancelled=cancelled,
         )
         try:
             async with heartbeats(lambda: tuple(progress)):
-                result = await run_tool(tool, call.args, context, self._executor)
+                result = edges.result(await run_tool(tool, call.args, context, self._executor))
         except asyncio.CancelledError:
             cancelled.set()
             raise
         except BaseException as error:
-            raise_tool_failure(error)
+            raise_tool_failure(error, edges)
         return json_value(self._bounded(result))
 
     def _bounded(self, result: ToolResult) -> bytes:
@@ -147,10 +150,10 @@ class ToolActivities:
         return result.replace(content=text, is_error=True).model_dump_json(exclude_none=True).encode()
 
 
-def _progress(kept: list[Json]) -> Callable[..., None]:
+def _progress(kept: list[Json], edges: Edges) -> Callable[..., None]:
     """A heartbeat function for any thread; the newest details go out with the next automatic heartbeat."""
 
     def heartbeat(*details: Json) -> None:
-        kept[:] = details
+        kept[:] = [edges.value(item) for item in details]
 
     return heartbeat

@@ -164,7 +164,7 @@ def forget_where(error: BaseException) -> None:
         setattr(error, _WHERE, None)
 
 
-def describe(error: BaseException) -> str:
+def describe(error: BaseException, limit: int = 2000) -> str:
     """``ClassName: message``, whatever the error's own ``__str__`` does."""
     if type(error).__name__ == "RestrictedWorkflowAccessError":  # the sandbox's; its own advice is for workflow authors
         return (
@@ -175,7 +175,7 @@ def describe(error: BaseException) -> str:
         text = str(error)
     except BaseException:
         text = "(its text could not be read)"
-    return clean_text(f"{type(error).__name__}: {text}" if text else type(error).__name__, 2000)
+    return clean_text(f"{type(error).__name__}: {text}" if text else type(error).__name__, limit)
 
 
 def _checked(value: object, kind: type[V], name: str, middleware: object) -> V:

@@ -62,6 +62,11 @@ class RunHandle(Protocol):
         """See :attr:`HookContext.model`."""
         ...
 
+    @property
+    def middleware(self) -> tuple[object, ...]:
+        """See :attr:`HookContext.middleware`."""
+        ...
+
     def model_ref(self, model: str | Model | None) -> str:
         """See :meth:`HookContext.model_ref`."""
         ...
@@ -126,6 +131,11 @@ class HookContext:
     def model(self) -> str:
         """The name of the agent's own model, ``provider:model``."""
         return self._need(self._run).model_name
+
+    @property
+    def middleware(self) -> tuple[object, ...]:
+        """The agent's middlewares in registration order; empty outside a run."""
+        return self._run.middleware if self._run is not None else ()
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:

@@ -83,7 +83,8 @@ class LocalEnv:
         self.agents = tuple(agents)
         self.temporal = temporal
         self.task_queue = f"test-{os.getpid()}-{next(_queues)}"
-        self.client = Client(temporal, task_queue=self.task_queue)
+        filters = [middleware for agent in agents for middleware in agent.middleware]
+        self.client = Client(temporal, task_queue=self.task_queue, filters=filters)
         self.started = started
         self.storage: str | None = None
         self._make_worker = make_worker
