@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from outlast.middleware.model_call_limit import model_call_limit
     from outlast.middleware.model_fallback import model_fallback
     from outlast.middleware.model_retry import model_retry
+    from outlast.middleware.pii_redact import pii_redact
     from outlast.middleware.policy_filter import policy_filter
     from outlast.middleware.sub_agents import SubAgent, create_sub_agent_middleware
     from outlast.middleware.summarization import summarization_middleware
@@ -44,6 +45,7 @@ _HOMES = {
     "model_call_limit": "model_call_limit",
     "model_fallback": "model_fallback",
     "model_retry": "model_retry",
+    "pii_redact": "pii_redact",
     "policy_filter": "policy_filter",
     "summarization_middleware": "summarization",
     "todo_list": "todo_list",
@@ -71,6 +73,7 @@ __all__ = [
     "model_call_limit",
     "model_fallback",
     "model_retry",
+    "pii_redact",
     "policy_filter",
     "run_after_model",
     "run_after_tool",
