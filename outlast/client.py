@@ -166,7 +166,7 @@ class Run:
         edges = self._client.edges
         message = {
             "interrupt": which,
-            "decision": _filtered(decision, edges),
+            "decision": edges.decision(decision),
             "by": by,
             "comment": edges.text(comment),
             "id": id or uuid.uuid4().hex,
@@ -394,14 +394,6 @@ def _info(execution: temporalio.client.WorkflowExecution, memo: Mapping[str, Any
         "closed_at": execution.close_time,
     }
     return RunInfo.model_validate({**summary, **known})
-
-
-def _filtered(decision: str | Mapping[str, Json], edges: Edges) -> Json:
-    """A decision whose new arguments and reason have passed the client's filters."""
-    if not isinstance(decision, Mapping):
-        return decision
-    kinds = {"edit": edges.args, "reject": edges.value}
-    return {key: kinds[key](value) if key in kinds else value for key, value in decision.items()}
 
 
 def _payload(value: Json) -> RawValue:

@@ -6,7 +6,7 @@ applies the filters of the middlewares it is given, the activities those of the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -110,6 +110,13 @@ class Edges:
         for item in self.filters:
             value = item.value(value)
         return value
+
+    def decision(self, decision: str | Mapping[str, Json]) -> Json:
+        """Somebody's answer to an interrupt: its new arguments and its reason."""
+        if not isinstance(decision, Mapping):
+            return decision
+        kinds = {"edit": self.args, "reject": self.value}
+        return {key: kinds[key](value) if key in kinds else value for key, value in decision.items()}
 
     def text(self, text: str) -> str:
         """:meth:`value` of a text."""

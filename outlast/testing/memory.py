@@ -18,6 +18,7 @@ from outlast.events import Event, PauseInfo
 from outlast.execution import Execution
 from outlast.loop import drive
 from outlast.messages import Json, Message, repair_sequence, user
+from outlast.middleware.edge_filter import Edges
 from outlast.model import Completion, Model
 from outlast.models import resolve_model
 from outlast.runtime import EffectCall, ModelCall, ToolExecution
@@ -83,10 +84,11 @@ class MemoryRuntime:
         self._asleep = asyncio.Event()
         self._family = _family if _family is not None else _Family()
         self._family.runs[id] = self
+        self._edges = Edges.of(agent.middleware)
         start = _start or RunInput(
             agent=agent.name, input=input, messages=tuple(messages), invocation_state=dict(invocation_state or {})
         )
-        earlier = (*start.messages, *([user(start.input)] if start.input else ()))
+        earlier = self._edges.messages((*start.messages, *([user(start.input)] if start.input else ())))
         self.state: RunState = new_state(start, repair_sequence(earlier), self._now)
         self._task: asyncio.Task[None] | None = None
 
@@ -130,13 +132,14 @@ class MemoryRuntime:
         Raises:
             DecisionRefused, ValueError: Refused; nothing has changed.
         """
-        message = parse_decision_message({"interrupt": which, "decision": decision, "by": by, "comment": comment})
+        answer, comment = self._edges.decision(decision), self._edges.text(comment)
+        message = parse_decision_message({"interrupt": which, "decision": answer, "by": by, "comment": comment})
         self._execution().decide(message)
         self._rouse()
 
     def send(self, message: str | Message) -> None:
         """Steer the run."""
-        self.state.inbox.append(user(message) if isinstance(message, str) else message)
+        self.state.inbox += self._edges.messages([user(message) if isinstance(message, str) else message])
 
     def resume(self) -> None:
         """Let a parked run go on at the next ``result()``."""
