@@ -71,7 +71,7 @@ def _findings(agent: str, where: str, hook: object) -> Iterator[Finding]:
         if key in seen or path.count("->") > _DEPTH:
             continue
         seen.add(key)
-        file = _shown(function.__code__.co_filename)
+        file = shown_path(function.__code__.co_filename)
         for item in read_function(function, owner):
             if isinstance(item, Use):
                 yield Finding(file, item.line, agent, path, item.text, item.instead)
@@ -138,7 +138,7 @@ def _is_users(function: FunctionType) -> bool:
     return "site-packages" not in file.parts and not file.is_relative_to(Path(inspect.__file__).parent)
 
 
-def _shown(file: str) -> str:
+def shown_path(file: str) -> str:
     """The file as people write it: relative to where they are."""
     path, here = Path(file), Path.cwd()
     return str(path.relative_to(here)) if path.is_relative_to(here) else file

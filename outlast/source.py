@@ -316,6 +316,7 @@ def _qualified(value: object) -> tuple[str, ...]:
         return (f"{kind.__module__}.{kind.__qualname__}.{value.__name__}",)
     qualname: str | None = getattr(value, "__qualname__", None)
     if qualname is not None:
-        module = getattr(value, "__module__", None) or getattr(getattr(value, "__objclass__", None), "__module__", "")
+        of = getattr(value, "__objclass__", None) or type(getattr(value, "__self__", None))
+        module = getattr(value, "__module__", None) or of.__module__
         return (f"{module}.{qualname}",)
     return (f"{type(value).__module__}.{type(value).__qualname__}",)

@@ -29,6 +29,7 @@ from temporalio.worker import (
 )
 
 from outlast.agent import Agent
+from outlast.check import shown_path
 from outlast.errors import OutlastError, clean_text
 from outlast.health import Answer, health_server
 from outlast.plugin import AgentPlugin
@@ -99,9 +100,9 @@ def _import_problem(place: str | Path, error: BaseException) -> str:
     if isinstance(error, SyntaxError) and error.filename:
         what = f"{type(error).__name__}: {error.msg}"
         line = (error.text or "").strip()
-        return f"{place} cannot be imported: {error.filename}, line {error.lineno}: {line}: {what}"
+        return f"{place} cannot be imported: {shown_path(error.filename)}, line {error.lineno}: {line}: {what}"
     own = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_own(frame.filename)]
-    where = f"{own[-1].filename}, line {own[-1].lineno}: {own[-1].line}: " if own else ""
+    where = f"{shown_path(own[-1].filename)}, line {own[-1].lineno}: {own[-1].line}: " if own else ""
     return f"{place} cannot be imported: {where}{what}"
 
 
