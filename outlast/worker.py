@@ -125,7 +125,15 @@ def _agents_of(module: ModuleType, place: str | Path) -> list[Agent]:
             f"{place} holds no agent; write `editor = Agent(AgentOptions(name='editor', ...))` at its top level"
         )
     check_names(agents)
+    for agent in vars(module).values():
+        if isinstance(agent, Agent) and not is_guarded(agent):  # a factory elsewhere made it; here it has a name
+            agent.module = module.__name__
     return agents
+
+
+def is_guarded(agent: Agent) -> bool:
+    """Whether a workflow's sandbox can import this agent's hooks again: its module must hold it by a name."""
+    return any(value is agent for value in vars(sys.modules.get(agent.module, object)).values())
 
 
 def check_names(agents: Sequence[Agent]) -> None:

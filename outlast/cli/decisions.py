@@ -40,7 +40,7 @@ async def pending(
     """
     from rich.text import Text
 
-    from outlast.cli.screen import out, print_json
+    from outlast.cli.screen import out, print_command, print_json
     from outlast.cli.show import print_pending
 
     client = await server.client()
@@ -57,7 +57,7 @@ async def pending(
         out().print(Text.assemble("\n" * (index > 0), *_heading(run_id, agents.get(run_id, ""))))
         for item in items:
             print_pending(item)
-            out().print(Text(f"    outlast approve {_safe(run_id)}{_which(item, items)}", "bold"))
+            print_command(f"outlast approve {_safe(run_id)}{_which(item, items)}")
 
 
 def _heading(run_id: str, agent: str) -> list[tuple[str, str]]:

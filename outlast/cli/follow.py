@@ -20,6 +20,7 @@ from outlast.cli.screen import (
     compact,
     indented,
     out,
+    print_command,
     print_json,
     print_plain,
 )
@@ -232,7 +233,8 @@ class _Screen(_Answer):
         """Where and why, and what to do."""
         self._close_line()
         out().print(Text.assemble(("paused", BAD), f"  {clean(info.error)}"))
-        out().print(Text(f"\n  outlast resume {clean(self.id)}", STRONG))
+        out().print()
+        print_command(f"outlast resume {clean(self.id)}", 2)
 
 
 def _line(event: Event, run_id: str) -> Text | None:

@@ -133,6 +133,11 @@ def _wrapped(line: Text, width: int) -> Iterable[Text]:
     return line.wrap(out(), width, overflow="fold") if line.cell_len > width else [line]
 
 
+def print_command(text: str, left: int = 4) -> None:
+    """A command to type, on one line however long it is, so that it can be copied."""
+    out().print(Text(" " * left + text, STRONG), soft_wrap=True)
+
+
 def print_plain(text: str) -> None:
     """Text as it is, for programs and for copying; clean it first."""
     sys.stdout.write(f"{text}\n")

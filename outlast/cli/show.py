@@ -21,6 +21,7 @@ from outlast.cli.screen import (
     indented,
     one_line,
     out,
+    print_command,
     status_text,
 )
 from outlast.client import Run, RunInfo
@@ -98,7 +99,8 @@ def render(view: RunView) -> None:
     if info.error:
         screen.print(indented(Text.assemble("\n", (clean(info.error), BAD))))
     if info.status == "paused" and info.temporal_status == "RUNNING":
-        screen.print(Text(f"\n  outlast resume {clean(info.id)}", STRONG))
+        screen.print()
+        print_command(f"outlast resume {clean(info.id)}", 2)
     if view.note and view.note != info.error:
         screen.print(indented(f"\n{clean(view.note)}", style=WARN))
     _render_pending(view)
@@ -129,7 +131,7 @@ def _render_pending(view: RunView) -> None:
     for item in view.pending:
         print_pending(item)
         which = f" {clean(item.tool_call_id)}" if several else ""
-        out().print(Text(f"    outlast approve {clean(view.info.id)}{which}", STRONG))
+        print_command(f"outlast approve {clean(view.info.id)}{which}")
 
 
 def print_pending(item: PendingInterrupt) -> None:

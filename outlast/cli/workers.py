@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -83,9 +84,16 @@ def load(places: Sequence[str]) -> list[Agent]:
 
 
 def warn(agents: Sequence[Agent]) -> None:
-    """Say which hooks would not replay; a worker starts all the same."""
+    """Say which hooks would not replay, and which the sandbox cannot guard; a worker starts all the same."""
     from outlast.check import check_agents
+    from outlast.worker import is_guarded
 
+    for agent in agents:
+        if agent.middleware and not is_guarded(agent):
+            sys.stderr.write(
+                f"warning: the sandbox does not guard the hooks of {agent.name!r}, which has no name of its own at the "
+                f"top level of its module; write `{agent.name} = ...` there\n"
+            )
     findings = check_agents(agents)
     for finding in findings[:_MAX_WARNINGS]:
         sys.stderr.write(f"warning: {finding}\n")
@@ -131,8 +139,10 @@ def check(agents: Places) -> int:
 
     loaded = load(agents)
     findings = check_agents(loaded)
-    for finding in findings:
-        say(str(finding))
+    for hook, group in groupby(findings, lambda finding: f"{finding.hook}, agent {finding.agent!r}"):
+        say(f"{hook}")
+        for finding in group:
+            say(f"  {finding.file}:{finding.line}: {finding.uses}\n      {finding.instead}")
     everyone = [agent for _, agent in AgentRegistry(loaded).everyone()]
     hooks = sum(hook_of(item, hook) is not None for agent in everyone for item in agent.middleware for hook in HOOKS)
     names = ", ".join(agent.name for agent in loaded)

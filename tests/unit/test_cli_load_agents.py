@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from outlast.worker import AgentsNotLoaded, load_agents
+from outlast.worker import AgentsNotLoaded, is_guarded, load_agents
 
 HEAD = """
 from outlast import Agent, AgentOptions
@@ -130,3 +130,11 @@ def test_a_file_named_like_another_module_is_refused(tmp_path: Path) -> None:
 def test_a_file_that_no_module_can_be_named_after_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(AgentsNotLoaded, match=r"a module's file is named like agents\.py"):
         load_agents(write(tmp_path, name, "one = make('one')\n"))
+
+
+def test_an_agent_that_a_factory_elsewhere_made_is_guarded_where_it_has_a_name(tmp_path: Path) -> None:
+    write(tmp_path, "factory_k.py", "")
+    file = write(tmp_path, "agents_k.py", "from factory_k import make\none = make('one')\nmore = [make('two')]\n")
+    one, two = load_agents(file)
+    assert (one.module, is_guarded(one)) == ("agents_k", True)
+    assert (two.module, is_guarded(two)) == ("factory_k", False)
