@@ -235,7 +235,8 @@ class MemoryRuntime:
         """Asks the model itself; its exceptions arrive as they are."""
         self.commands.append(call.command_id)
         model = self.agent.resolve_ref(call.model)
-        return await (self._resolve(model) if isinstance(model, str) else model).complete(call.request)
+        completion = await (self._resolve(model) if isinstance(model, str) else model).complete(call.request)
+        return self._edges.completion(completion)
 
     async def call_tool(self, execution: ToolExecution) -> ToolResult:
         """Runs the body here; sync tools in a thread."""
@@ -247,7 +248,8 @@ class MemoryRuntime:
             attempt=execution.attempt,
             decision=execution.decision,
         )
-        return await run_tool(self.agent.tools[execution.call.name], execution.call.args, context)
+        result = await run_tool(self.agent.tools[execution.call.name], execution.call.args, context)
+        return self._edges.result(result)
 
     async def run_effect(self, call: EffectCall) -> Json:
         """Runs the function here."""
