@@ -7,6 +7,7 @@ import itertools
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -41,7 +42,9 @@ class WorkerProcess:
     async def wait_until_ready(self) -> None:
         assert self._process is not None
         assert self._process.stdout is not None
-        assert await asyncio.to_thread(self._process.stdout.readline) == b"ready\n"
+        output = self._process.stdout
+        assert await asyncio.to_thread(output.readline) == b"ready\n"
+        threading.Thread(target=output.read, daemon=True).start()  # Temporal logs there; a full pipe would stop it
 
     @property
     def cpu_seconds(self) -> float:
@@ -57,8 +60,6 @@ class WorkerProcess:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
-            assert self._process.stdout is not None
-            self._process.stdout.close()
             self._process = None
 
 

@@ -36,6 +36,9 @@ HEARTBEAT = timedelta(seconds=10)
 OUTAGE = timedelta(days=7)
 """How long an activity may wait for a worker before the run parks."""
 
+MIN_EVENTS = 8
+"""What an execution does at least before it hands over: a step, or a few messages."""
+
 MAX_INLINE_BYTES = 1_900_000
 MAX_INLINE_REQUEST = 3_000_000
 
@@ -57,6 +60,8 @@ class TemporalRuntime:
         self._published = ""
         self._in_flight = 0
         self._started = workflow.now()
+        self._first_length = workflow.info().get_current_history_length()
+        self._first_size = workflow.info().get_current_history_size()
 
     @property
     def run_id(self) -> str:
@@ -274,10 +279,14 @@ class TemporalRuntime:
     def is_worn(self) -> bool:
         """Whether this execution should hand over to the next."""
         info, limits = workflow.info(), self.state.history_limits
+        length = info.get_current_history_length()
+        if length - self._first_length < MIN_EVENTS:
+            return False
+        # Sizes count from the start: a state that is itself larger than the limit would hand over for ever.
         return (
             info.is_continue_as_new_suggested()
-            or info.get_current_history_length() >= limits.events
-            or info.get_current_history_size() >= limits.size
+            or length >= limits.events
+            or info.get_current_history_size() - self._first_size >= limits.size
             or (workflow.now() - self._started).total_seconds() >= limits.seconds
         )
 

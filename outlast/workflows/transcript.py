@@ -1,4 +1,4 @@
-"""The transcript as payloads: immutable chunks, each encoded once, eight neighbours merged into one.
+"""The transcript as payloads: immutable chunks, each encoded once, neighbours merged.
 
 A model call over n messages so carries O(log n) payloads, and its cost in history does not grow.
 """
@@ -13,7 +13,7 @@ from temporalio.common import RawValue
 from outlast.activities.models import json_value
 from outlast.messages import Message, dump_messages
 
-FANOUT = 8
+FANOUT = 4
 MAX_CHUNK_BYTES = 512_000
 
 
@@ -99,7 +99,7 @@ class TranscriptChunks:
         return Chunk(start, end, level, json_value(dump_messages(self._transcript[start:end])))
 
     def _merge(self) -> None:
-        """Eight neighbours of one level become one of the next, unless that would be too large for a payload."""
+        """Neighbours of one level become one of the next, unless that would be too large for a payload."""
         while len(self._chunks) >= FANOUT:
             last = self._chunks[-FANOUT:]
             if (
