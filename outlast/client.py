@@ -192,7 +192,7 @@ class Run:
 
     async def abort(self, reason: str = "") -> None:
         """End the run now, as failed with the code ``ABORTED``."""
-        await self._update("abort", {"reason": reason, "id": uuid.uuid4().hex})
+        await self._update("abort", {"reason": self._client.edges.text(reason), "id": uuid.uuid4().hex})
 
     async def cancel(self) -> None:
         """Ask the run to stop: running tools are told, open calls are answered, the transcript stays sound."""

@@ -88,6 +88,8 @@ def raise_tool_failure(error: BaseException, edges: Edges = NO_EDGES) -> NoRetur
 
 def _text(error: BaseException, own: type[Exception]) -> str:
     """Nearly the whole text: it is cut after it was filtered, lest a part of what a filter looks for is left."""
+    if isinstance(error, AgentError):
+        return error.message  # its code travels beside it
     return str(error) if isinstance(error, own) else describe(error, 100_000)
 
 
