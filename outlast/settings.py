@@ -7,10 +7,12 @@ The connection is Temporal's own: ``TEMPORAL_ADDRESS``, ``TEMPORAL_NAMESPACE``, 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import dataclasses
 import math
 import os
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
@@ -228,6 +230,8 @@ async def connect(
         OutlastError: The server does not know the namespace, or the storage or a TLS file cannot be used.
     """
     converter = data_converter if data_converter is not None else _converter_of(settings)
+    atexit.unregister(let_core_finish)
+    atexit.register(let_core_finish)
     try:
         options = settings.connection.to_client_connect_config()
     except OSError as error:
@@ -250,6 +254,15 @@ async def connect(
             "Start one with `outlast dev`, or set TEMPORAL_ADDRESS to where yours is."
         ) from None
     return client
+
+
+def let_core_finish() -> None:
+    """Give threads of Temporal's core, at the end of the program, the moment they need to leave Python.
+
+    One that still hands over the last answer while the interpreter is torn down ends the process with a segmentation
+    fault; without this, 9 of 80 scripts that list runs and end did so (CPython 3.11, temporalio 1.35).
+    """
+    time.sleep(0.05)
 
 
 async def _check_namespace(client: Client) -> None:

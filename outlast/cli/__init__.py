@@ -28,9 +28,13 @@ def main() -> None:
 def leave(code: int) -> NoReturn:
     """End the process without tearing the interpreter down.
 
-    Threads of Temporal's core call into Python until the last moment; a teardown under them ends in a segmentation
-    fault, about once in five short commands (CPython 3.11). And a tool that hangs in a thread must not hold a worker.
+    Threads of Temporal's core call into Python until the last moment, and a teardown under them may end in a
+    segmentation fault; see :func:`outlast.settings.let_core_finish`. And a tool that hangs in a thread must not hold a
+    worker.
     """
+    settings = sys.modules.get("outlast.settings")
+    if settings is not None:
+        atexit.unregister(settings.let_core_finish)
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         try:
