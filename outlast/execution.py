@@ -21,7 +21,7 @@ from outlast.events import EventKind
 from outlast.messages import Json, Message, ToolCallBlock
 from outlast.middleware.contract import HookContext, hook_of
 from outlast.middleware.edge_filter import Edges
-from outlast.model import Completion, Model, ModelRequest, check_request
+from outlast.model import Completion, Model, ModelRequest
 from outlast.runtime import CommandIds, ModelCall, Runtime, current_effects, current_runtime, current_scope
 from outlast.state import CallState, ChildOutcome, RunState, check_json
 from outlast.tools import Tool, ToolCall, error_result
@@ -113,9 +113,8 @@ class Execution:
         await self.runtime.signal_run(parent.run_id, "child_report", report.model_dump(mode="json", exclude_none=True))
 
     async def call_model(self, model: str | Model | None, request: ModelRequest, scope: str = "") -> Completion:
-        """One model call, checked before it is sent; its usage counts. ``model`` None is the agent's own."""
+        """One model call, checked where it is sent; its usage counts. ``model`` None is the agent's own."""
         ref = self.model_ref(model)
-        check_request(request)
         command_id = self.command_id(scope or f"{current_scope.get()}.model")
         call = ModelCall(command_id, ref, request, stream=self.streams and scope == MODEL_STEP)
         completion = await self.runtime.call_model(call)

@@ -16,7 +16,17 @@ from outlast.activities.heartbeats import heartbeats
 from outlast.errors import MalformedResponse, UnknownAgent
 from outlast.messages import Json, load_messages
 from outlast.middleware.edge_filter import TextStream
-from outlast.model import Completion, Delta, DeltaSink, Model, ModelRequest, ModelSettings, ResponseFormat, ToolSpec
+from outlast.model import (
+    Completion,
+    Delta,
+    DeltaSink,
+    Model,
+    ModelRequest,
+    ModelSettings,
+    ResponseFormat,
+    ToolSpec,
+    check_request,
+)
 from outlast.registry import AgentRegistry
 
 CALL_MODEL = "call_model"
@@ -98,6 +108,7 @@ class ModelActivities:
 
 
 async def _ask(model: Model, request: ModelRequest, sink: DeltaSink | None) -> Completion:
+    check_request(request)  # here, where it is cheap, and not in the workflow, where it would grow with the run
     completion = await model.complete(request, sink)
     if not isinstance(completion, Completion):
         raise MalformedResponse(

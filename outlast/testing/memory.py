@@ -19,7 +19,7 @@ from outlast.execution import Execution
 from outlast.loop import drive
 from outlast.messages import Json, Message, repair_sequence, user
 from outlast.middleware.edge_filter import Edges
-from outlast.model import Completion, Model
+from outlast.model import Completion, Model, check_request
 from outlast.models import resolve_model
 from outlast.runtime import EffectCall, ModelCall, ToolExecution
 from outlast.state import ChildReport, RunInput, RunResult, RunState, new_state
@@ -233,6 +233,7 @@ class MemoryRuntime:
 
     async def call_model(self, call: ModelCall) -> Completion:
         """Asks the model itself; its exceptions arrive as they are."""
+        check_request(call.request)
         self.commands.append(call.command_id)
         model = self.agent.resolve_ref(call.model)
         completion = await (self._resolve(model) if isinstance(model, str) else model).complete(call.request)
