@@ -200,6 +200,15 @@ class Message(Value):
         """The results, in order."""
         return tuple(block for block in self.blocks if block.kind == "tool_result")
 
+    @property
+    def is_signed(self) -> bool:
+        """Whether it carries reasoning or calls that are only valid unmodified, at the provider that signed them."""
+        return any(
+            (block.kind == "reasoning" and bool(block.signature or block.encrypted or block.redacted))
+            or (block.kind == "tool_call" and bool(block.signature))
+            for block in self.blocks
+        )
+
 
 def system(text: str) -> Message:
     """A system message."""

@@ -80,7 +80,7 @@ def _without(messages: Sequence[Message], stripped: set[str]) -> tuple[Message, 
         call.id
         for message in messages
         for call in message.tool_calls
-        if call.id in stripped and (not _is_signed(message) or all(c.id in stripped for c in message.tool_calls))
+        if call.id in stripped and (not message.is_signed or all(c.id in stripped for c in message.tool_calls))
     }
     kept: list[Message] = []
     for message in messages:
@@ -102,14 +102,6 @@ def _rest(message: Message, gone: set[str]) -> tuple[AnyBlock, ...]:
     if any(isinstance(block, ToolCallBlock) for block in blocks):
         return blocks
     return tuple(block for block in blocks if not isinstance(block, ReasoningBlock))
-
-
-def _is_signed(message: Message) -> bool:
-    return any(
-        (isinstance(block, ReasoningBlock) and (block.signature or block.encrypted or block.redacted))
-        or (isinstance(block, ToolCallBlock) and block.signature)
-        for block in message.blocks
-    )
 
 
 @dataclass(frozen=True)

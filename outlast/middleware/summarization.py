@@ -144,15 +144,7 @@ def _is_safe(messages: Sequence[Message], index: int) -> bool:
         return False  # its call stands before the cut
     start = max((i for i, message in enumerate(messages) if message.role == "user"), default=0)
     turn = messages[start:]
-    return index <= start or not any(_is_signed(message) for message in turn)
-
-
-def _is_signed(message: Message) -> bool:
-    return any(
-        (isinstance(block, ReasoningBlock) and bool(block.signature or block.encrypted or block.redacted))
-        or (isinstance(block, ToolCallBlock) and bool(block.signature))
-        for block in message.blocks
-    )
+    return index <= start or not any(message.is_signed for message in turn)
 
 
 def _split(request: ModelRequest, memory: Mapping[str, Json]) -> tuple[list[Message], list[Message], list[Message]]:
