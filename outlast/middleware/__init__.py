@@ -18,6 +18,7 @@ from outlast.middleware.contract import HookContext, Middleware, create_middlewa
 
 if TYPE_CHECKING:
     from outlast.middleware.context_editing import ClearToolUsesEdit, context_editing_middleware
+    from outlast.middleware.filesystem import filesystem_middleware, filesystem_tools
     from outlast.middleware.human_in_the_loop import DecisionRequest, ToolApproval, human_in_the_loop
     from outlast.middleware.llm_tool_selector import llm_tool_selector_middleware
     from outlast.middleware.model_call_limit import model_call_limit
@@ -39,6 +40,8 @@ _HOMES = {
     "ToolApproval": "human_in_the_loop",
     "context_editing_middleware": "context_editing",
     "create_sub_agent_middleware": "sub_agents",
+    "filesystem_middleware": "filesystem",
+    "filesystem_tools": "filesystem",
     "human_in_the_loop": "human_in_the_loop",
     "list_todos": "todo_list",
     "llm_tool_selector_middleware": "llm_tool_selector",
@@ -67,6 +70,8 @@ __all__ = [
     "context_editing_middleware",
     "create_middleware",
     "create_sub_agent_middleware",
+    "filesystem_middleware",
+    "filesystem_tools",
     "human_in_the_loop",
     "list_todos",
     "llm_tool_selector_middleware",
