@@ -50,9 +50,9 @@ class Rule:
         return self.placeholder
 
     @property
-    def order(self) -> tuple[str, str]:
+    def order(self) -> tuple[str, str, bytes]:
         """What decides between two matches of one place."""
-        return self.pii_type, self.strategy
+        return self.pii_type, self.strategy, self.hash_key or b""
 
     @property
     def placeholder(self) -> str:
