@@ -393,10 +393,10 @@ async def test_what_is_asked_wrongly_is_answered_with_a_sentence() -> None:
             await env.client.start("a")
         with pytest.raises(TypeError, match=r"invocation_state\['when'\]"):
             await env.client.start("a", "go", invocation_state={"when": {1}})
-        run = await env.client.start("a", "go", id="twice")
+        run = await env.client.start("a", "go", id="started-twice")
         await run.result()
-        with pytest.raises(RunExists, match="'twice' was started before"):
-            await env.client.start("a", "go", id="twice")
+        with pytest.raises(RunExists, match="'started-twice' was started before"):
+            await env.client.start("a", "go", id="started-twice")
         with pytest.raises(RunNotFound, match="'nobody'"):
             await env.client.get("nobody").result()
         with pytest.raises(OutlastError, match=r"twice|over|completed"):
