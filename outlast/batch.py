@@ -10,21 +10,18 @@ import asyncio
 import json
 from collections.abc import Sequence
 
-from outlast.approvals import Decision, next_deadline, pending_interrupt
+from outlast.approvals import Decision, PendingInterrupt, next_deadline, pending_interrupt
 from outlast.errors import AgentError, HitlInterrupt, HookFailure, ToolError, ToolRejection, clean_text
-from outlast.execution import Execution
+from outlast.execution import AROUND, BODY, Execution, undone_on_failure
 from outlast.messages import ResultStatus, TextBlock
-from outlast.middleware.compose import compose_tool_call, run_after_tool, run_before_tool
+from outlast.middleware.compose import compose_tool_call, describe, run_after_tool, run_before_tool
 from outlast.middleware.contract import ToolNext, hook_of, name_of
 from outlast.runtime import ToolExecution, current_scope, scoped
-from outlast.state import CallState
+from outlast.state import CallState, check_json
 from outlast.tools import ToolCall, ToolResult, error_result
 
 DEFAULT_REJECTION = "A person rejected this call. It did not run. Do not retry it; go on without it or ask what to do."
 """What the model reads when a rejection has no reason (AC-58, D21)."""
-
-BODY = "(body)"
-"""``CallState.raised_by`` of an interrupt that the tool's own body raised; no middleware may be called so."""
 
 
 async def run_batch(run: Execution) -> None:
@@ -49,8 +46,8 @@ async def gate(run: Execution, batch: Sequence[CallState]) -> None:
 
 async def _gate_call(run: Execution, item: CallState) -> None:
     """Ask the first hook that has not yet agreed to the call as it stands, until all of them agree (AC-69, AC-70)."""
-    if item.decision is not None and item.raised_by == BODY:
-        _apply(item, item.decision)
+    if item.decision is not None and item.raised_by in (BODY, AROUND):
+        _apply(item, item.decision, keep=item.raised_by == AROUND)
     hooks = [middleware for middleware in run.middleware if hook_of(middleware, "before_tool")]
     rounds = 0
     while item.result is None:
@@ -71,41 +68,55 @@ async def _gate_call(run: Execution, item: CallState) -> None:
 async def _ask(run: Execution, item: CallState, middleware: object) -> bool:
     """One ``before_tool``. True: the call now waits for a person."""
     name = name_of(middleware)
+    where = f"before_tool of {name!r}"
     try:
-        item.call = (await run_before_tool([middleware], item.call, run.context())).replace(id=item.call.id)
+        with undone_on_failure(run, where):
+            item.call = (await run_before_tool([middleware], item.call, run.context())).replace(id=item.call.id)
     except ToolRejection as rejection:
-        item.result = error_result(item.call, rejection.message or DEFAULT_REJECTION, "rejected")
+        item.result = _rejected(item, rejection.message)
         return False
     except HitlInterrupt as interrupt:
-        if item.decision is None:
-            return _suspend(run, item, interrupt, name)
-        _apply(item, item.decision)  # the hook did not read its answer: the engine obeys it
+        if item.decision is None or item.raised_by != name:
+            return _suspend(run, item, interrupt, name, where)
+    if item.decision is not None and item.raised_by == name:
+        _apply(item, item.decision)  # the hook did not read its answer: the engine obeys it, lest another hook finds it
     item.agreed[name] = _key(item.call)
     return False
 
 
-def _suspend(run: Execution, item: CallState, interrupt: HitlInterrupt, raised_by: str) -> bool:
+def _suspend(run: Execution, item: CallState, interrupt: HitlInterrupt, raised_by: str, where: str) -> bool:
     """Register the interrupt; a call that could not run anyway is answered instead of shown to a person."""
-    fault = run.fault(interrupt.tool, interrupt.args)
+    try:
+        check_json(interrupt.args, "args")
+        pending = pending_interrupt(interrupt, item.call.id, run.runtime.now())
+        pending = PendingInterrupt.model_validate_json(pending.model_dump_json())  # as it will be when it is answered
+        fault = run.fault(pending.tool, pending.args)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise HookFailure(where, f"its HitlInterrupt cannot be shown to anybody: {describe(error)}") from None
     if fault is not None:
         item.result = error_result(item.call, f"{item.call.name} was not run: {fault}.")
         return False
     item.raised_by = raised_by
-    pending = pending_interrupt(interrupt, item.call.id, run.runtime.now())
+    if raised_by != BODY:  # what a person is shown is what runs (AC-69)
+        item.call = item.call.replace(name=pending.tool, args=pending.args)
     run.state.pending.append(pending)
     run.record("interrupt.requested", tool=pending.tool, call_id=pending.tool_call_id, args=pending.args)
     run.runtime.changed()
     return True
 
 
-def _apply(item: CallState, decision: Decision) -> None:
-    """Obey a decision that no hook has read."""
-    item.decision = None
+def _apply(item: CallState, decision: Decision, keep: bool = False) -> None:
+    """Obey a decision that no hook has read; ``keep`` lets a hook read it still."""
+    item.decision = decision if keep else None
     item.decided = decision.kind
     if decision.kind == "reject":
-        item.result = error_result(item.call, decision.reason or DEFAULT_REJECTION, "rejected")
+        item.result = _rejected(item, decision.reason)
     elif decision.kind == "edit":
         item.call = item.call.replace(args=decision.args or {})
+
+
+def _rejected(item: CallState, reason: object) -> ToolResult:
+    return error_result(item.call, clean_text(reason) if reason else DEFAULT_REJECTION, "rejected")
 
 
 async def wait_for_decisions(run: Execution) -> None:
@@ -136,6 +147,7 @@ async def execute(run: Execution, batch: Sequence[CallState]) -> None:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         raise
+    run.check_memory("an around_tool hook")
     errors = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
     errors.sort(key=lambda error: not isinstance(error, AgentError))
     if errors:
@@ -144,34 +156,45 @@ async def execute(run: Execution, batch: Sequence[CallState]) -> None:
 
 async def _execute_call(run: Execution, index: int, item: CallState, limit: asyncio.Semaphore) -> None:
     current_scope.set(f"tool.{index}")
-    chain = compose_tool_call(run.middleware, _body(run, index, item, limit), run.context())
-    before, item.raised_by = item.decision, ""
+    asked: list[HitlInterrupt] = []
+    chain = compose_tool_call(run.middleware, _body(run, index, item, limit, asked), run.context())
+    before = item.decision
     try:
         item.result = _with_notice(item, await chain(item.call))
     except ToolRejection as rejection:
-        item.result = error_result(item.call, rejection.message or DEFAULT_REJECTION, "rejected")
+        item.result = _rejected(item, rejection.message)
     except ToolError as error:
         status: ResultStatus = "unknown" if error.outcome_unknown else "failed"
-        item.result = error_result(item.call, clean_text(str(error)), status)
+        item.result = error_result(item.call, clean_text(error), status)
     except HitlInterrupt as interrupt:
+        body = any(interrupt is found for found in asked)
+        where = f"tool {item.call.name!r}" if body else "an around_tool hook"
         if before is not None and item.decision is before:
-            where = "an around_tool hook"
             raise HookFailure(
                 where, "it raised HitlInterrupt again after the decision; read ctx.decision(call)"
             ) from None
-        _suspend(run, item, interrupt, BODY if item.raised_by == BODY else "around_tool")
+        _suspend(run, item, interrupt, BODY if body else AROUND, where)
 
 
-def _body(run: Execution, index: int, item: CallState, limit: asyncio.Semaphore) -> ToolNext:
-    """The innermost of the chain: the tool's own activity."""
+def _body(
+    run: Execution, index: int, item: CallState, limit: asyncio.Semaphore, asked: list[HitlInterrupt]
+) -> ToolNext:
+    """The innermost of the chain: the tool's own activity. Interrupts that its body raises are noted in ``asked``."""
+    one_at_a_time = asyncio.Lock()
 
     async def body(call: ToolCall) -> ToolResult:
-        if item.executed is not None:
-            return item.executed
         if call != item.call:
             raise HookFailure(
                 "around_tool", f"it changed {item.call.name}'s name or arguments; edit them in before_tool"
             )
+        async with one_at_a_time:  # a hook may call twice at once
+            if item.executed is None:
+                item.executed = await attempt(call)
+            return item.executed
+
+    async def attempt(call: ToolCall) -> ToolResult:
+        if item.lost:
+            raise ToolError(item.lost, tool=call.name, outcome_unknown=True, retryable=False)
         item.attempts += 1
         key = f"s{run.state.step:04d}.tool.{index}"
         run.record("tool.started", tool=call.name, call_id=call.id, args=call.args, attempt=item.attempts)
@@ -184,11 +207,13 @@ def _body(run: Execution, index: int, item: CallState, limit: asyncio.Semaphore)
                 decision=item.decided,
             )
             try:
-                item.executed = await run.runtime.call_tool(execution)
-            except HitlInterrupt:
-                item.raised_by = BODY
+                return await run.runtime.call_tool(execution)
+            except HitlInterrupt as interrupt:
+                asked.append(interrupt)
                 raise
-        return item.executed
+            except ToolError as error:
+                item.lost = clean_text(error) if error.outcome_unknown else ""
+                raise
 
     return body
 
@@ -208,7 +233,7 @@ async def settle(run: Execution, batch: Sequence[CallState]) -> None:
     for index, item in enumerate(batch, start=1):
         if item.settled or item.result is None:
             continue
-        with scoped(f"tool.{index}"):
+        with scoped(f"tool.{index}"), undone_on_failure(run, "an after_tool hook"):
             result = await run_after_tool(run.middleware, item.result, run.context())
         item.result = result.replace(call_id=item.original.id, name=item.original.name)
         item.settled = True

@@ -5,7 +5,6 @@ Inside a run the call becomes an activity; outside (in a unit test) the function
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import importlib
 import inspect
@@ -17,7 +16,7 @@ from pydantic import TypeAdapter
 from outlast.messages import Json
 from outlast.runtime import EffectCall, current_effects, current_runtime
 from outlast.state import check_json
-from outlast.tools import awaited
+from outlast.tools import awaited, in_thread
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -55,7 +54,8 @@ class SideEffect(Generic[P, R]):
     async def run(self, args: tuple[Json, ...], kwargs: dict[str, Json]) -> Json:
         """Run the function here and now, in a thread if it is synchronous; the worker's side of the activity."""
         if not inspect.iscoroutinefunction(self.fn):
-            return _JSON.dump_python(await awaited(await asyncio.to_thread(self.fn, *args, **kwargs)), mode="json")
+            value = await awaited(await in_thread(lambda: self.fn(*args, **kwargs)))
+            return _JSON.dump_python(value, mode="json")
         return _JSON.dump_python(await awaited(self.fn(*args, **kwargs)), mode="json")
 
 

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 E = TypeVar("E", bound=object)
 
 _VERDICT = "__outlast_retryable__"
+_DECISIONS = ("approve", "edit", "reject")
+MAX_WAIT_SECONDS = 100 * 365 * 86_400
 
 
 class OutlastError(Exception):
@@ -75,6 +77,9 @@ class HitlInterrupt(OutlastError):
     Python unbinds the name of ``except HitlInterrupt as error:`` when the block ends; copy it to
     another name if you need it afterwards (AC-73).
 
+    Raised by a hook with another tool or other arguments than the call has, it edits the call: what the person is
+    shown is what runs (AC-69).
+
     Attributes:
         interrupt_id: ``hitl_key(tool, args)``.
         tool, args: What would run.
@@ -83,6 +88,9 @@ class HitlInterrupt(OutlastError):
         timeout_seconds: How long to wait for an answer; None is for ever.
         on_timeout: The decision taken when nobody answered in time; fails closed by default.
         reminder_seconds: When to emit a reminder event; None for none.
+
+    Raises:
+        TypeError, ValueError: A decision that does not exist, or a time that is none: nobody could ever answer.
     """
 
     def __init__(
@@ -96,6 +104,15 @@ class HitlInterrupt(OutlastError):
         on_timeout: str = "reject",
         reminder_seconds: float | None = None,
     ) -> None:
+        for name, seconds in (("timeout_seconds", timeout_seconds), ("reminder_seconds", reminder_seconds)):
+            if seconds is not None and not 0 <= seconds <= MAX_WAIT_SECONDS:
+                raise ValueError(f"{name} must be 0 to {MAX_WAIT_SECONDS:,} seconds, not {seconds!r}")
+        unknown = [item for item in allowed_decisions if item not in _DECISIONS]
+        if unknown or not allowed_decisions or on_timeout not in ("approve", "reject"):
+            raise ValueError(
+                f"{tool}: allowed_decisions are some of {', '.join(_DECISIONS)}, not {list(allowed_decisions)!r}; "
+                f"on_timeout is approve or reject, not {on_timeout!r}"
+            )
         self.interrupt_id = hitl_key(tool, args)
         super().__init__(f"{tool} waits for a decision")
         self.tool = tool
@@ -332,14 +349,17 @@ def stamp_retryable(error: E, retryable: bool) -> E:
     if isinstance(error, BaseException):
         try:
             setattr(error, _VERDICT, bool(retryable))
-        except Exception:  # a class may forbid attributes in any way it likes
+        except BaseException:  # a class may forbid attributes in any way it likes
             return error
     return error
 
 
 def get_retryable(error: object) -> bool | None:
     """The verdict on an error: an explicit stamp first, then an AgentError's flag, else None (AC-26)."""
-    verdict = getattr(error, _VERDICT, None)
+    try:
+        verdict = getattr(error, _VERDICT, None)
+    except BaseException:  # an attribute may be looked up in any way its class likes
+        verdict = None
     if isinstance(verdict, bool):
         return verdict
     return error.retryable if isinstance(error, AgentError) else None
@@ -372,13 +392,21 @@ MODEL_ERRORS: Mapping[str, type[ModelError]] = {
 """Names to classes, for rebuilding an error on the other side of an activity."""
 
 
-def clean_text(text: str, limit: int = 4000) -> str:
-    """Text that any payload can carry: valid UTF-8, no NUL, at most ``limit`` characters.
+def clean_text(value: object, limit: int = 4000) -> str:
+    """Text that any payload can carry: valid UTF-8, no NUL, at most ``limit`` characters. Never raises.
 
     A lone surrogate in an exception's message makes Temporal re-run the activity for ever.
     """
+    text = value if isinstance(value, str) else _text_of(value)
     cut = text if len(text) <= limit else f"{text[: limit - 40]}... ({len(text)} characters)"
     return cut.encode("utf-8", "replace").decode("utf-8").replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+
+def _text_of(value: object) -> str:
+    try:
+        return str(value)
+    except BaseException:  # its __str__ may raise whatever it likes
+        return "(its text could not be read)"
 
 
 def class_names(error: BaseException) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping, Sequence
 
@@ -16,18 +17,21 @@ from outlast.approvals import (
     timeout_decision,
 )
 from outlast.children import forward, report_of, run_agent
-from outlast.errors import AgentError, DecisionRefused
+from outlast.errors import AgentError, DecisionRefused, HitlInterrupt, HookFailure, ToolRejection
 from outlast.events import EventKind
 from outlast.messages import Json, Message, ToolCallBlock
 from outlast.middleware.contract import HookContext, hook_of
 from outlast.middleware.edge_filter import Edges
 from outlast.model import Completion, Model, ModelRequest
 from outlast.runtime import CommandIds, ModelCall, Runtime, current_effects, current_runtime, current_scope
-from outlast.state import CallState, ChildOutcome, RunState, check_json
+from outlast.state import CallState, ChildOutcome, InvocationState, RunState, check_json
 from outlast.tools import Tool, ToolCall, error_result
 
 MODEL_STEP = "model"
 """The scope of a step's own model call."""
+
+BODY, AROUND = "(body)\n", "(around)\n"
+"""``CallState.raised_by`` of an interrupt that came from the execution; no middleware can be called so."""
 
 
 class Execution:
@@ -72,18 +76,44 @@ class Execution:
         """The context of the current step."""
         return HookContext(self.state.step, self.state.invocation_state, self.runtime, self)
 
+    @property
+    def memory(self) -> InvocationState:
+        """The run's dict."""
+        state = self.state.invocation_state
+        assert isinstance(state, InvocationState)
+        return state
+
+    def check_cancelled(self) -> None:
+        """Raise CancelledError where somebody asked to cancel the run, though a hook may have swallowed it."""
+        if self.runtime.cancel_requested:
+            raise asyncio.CancelledError
+
+    def check_memory(self, where: str) -> None:
+        """Keep what the run's dict holds now.
+
+        Raises:
+            HookFailure: Something in it is not JSON; the dict is as it was at the last check.
+        """
+        try:
+            self.memory.check()
+        except TypeError as error:
+            raise HookFailure(where, f"TypeError: {error}") from None
+
     def command_id(self, scope: str) -> str:
         """The next semantic id in this scope of the current step."""
         return self.ids.next(self.state.step, scope)
 
     def record(self, kind: EventKind, **data: Json) -> None:
         """Tell the run's watchers."""
+        self._record(kind, data)
+
+    def _record(self, kind: EventKind, data: dict[str, Json]) -> None:
         self.state.events.add(kind, self.runtime.now(), self.state.step, self._edges.event(data))
 
     def emit(self, kind: str, data: Mapping[str, Json]) -> None:
         """A hook's own event; JSON values."""
         check_json(dict(data), "event")
-        self.record("custom", scope=current_scope.get(), **data)
+        self._record("custom", {"scope": current_scope.get(), **data})
 
     async def sleep(self, seconds: float) -> None:
         """A durable timer, named after the hook that asked for it."""
@@ -168,9 +198,11 @@ class Execution:
         return message.model_copy(update={"blocks": tuple(blocks)})
 
     def take_decision(self, call: ToolCall) -> Decision | None:
-        """The answer to this call's interrupt, consumed by being read."""
+        """The answer to this call's interrupt, consumed by being read: by the hook that asked, and by no other."""
+        scope = current_scope.get()
         for item in self.state.batch or ():
-            if item.call.id == call.id and item.decision is not None:
+            place = ".around_tool." if item.raised_by == AROUND else f".before_tool.{item.raised_by}"
+            if item.call.id == call.id and item.decision is not None and place in scope:
                 decision, item.decision = item.decision, None
                 item.decided = decision.kind
                 return decision
@@ -236,6 +268,7 @@ class Execution:
         for item in self.state.batch or ():
             if item.call.id == interrupt.tool_call_id:
                 item.decision = decision
+                item.lost = ""  # somebody has looked at it: an approval may run it again
         self.runtime.changed()
 
     def fault(self, tool: str, args: Mapping[str, Json], path: Sequence[str] = ()) -> str | None:
@@ -250,7 +283,7 @@ class Execution:
         """The calls of a message, not yet gated; what cannot run at all has its error result already."""
         batch: list[CallState] = []
         for block in message.tool_calls:
-            args, fault = block.parse_args()
+            args, fault = _arguments(block)
             call = ToolCall(id=block.id, name=block.name, args=args)
             item = CallState(call=call, original=call)
             if cut_off and block is message.tool_calls[-1]:
@@ -264,8 +297,7 @@ class Execution:
         """The results into the transcript in call order, exactly one per call; the step is done."""
         for item in batch:
             if item.result is None:
-                text = f"{item.original.name} was not run: the run was stopped before it could."
-                item.result = error_result(item.original, text, "cancelled")
+                item.result = item.executed or error_result(item.original, _unfinished(item), "cancelled")
             edited = (item.call.name, item.call.args) != (item.original.name, item.original.args)
             block = item.result.block(
                 executed_name=item.call.name if edited else None,
@@ -290,3 +322,43 @@ class Execution:
         for message in inbox:
             self.append(message)
         return bool(inbox)
+
+
+class undone_on_failure:  # noqa: N801 - read as a statement
+    """What hooks write into the run's dict here is kept if they succeed, and taken back if not: they run again.
+
+    Raises:
+        HookFailure: They succeeded, but wrote something deep inside that is not JSON.
+    """
+
+    def __init__(self, run: Execution, where: str) -> None:
+        self._run = run
+        self._where = where
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, *_error: object) -> None:
+        if kind is None or issubclass(kind, ToolRejection | HitlInterrupt):
+            self._run.check_memory(self._where)
+        else:
+            self._run.memory.undo()
+
+
+def _arguments(block: ToolCallBlock) -> tuple[dict[str, Json], str | None]:
+    """A call's arguments, or none and why they cannot be used: every later reader of them must be able to."""
+    args, fault = block.parse_args()
+    if fault is None:
+        try:
+            check_json(args, "arguments")
+        except TypeError as error:
+            return {}, str(error)
+    return args, fault
+
+
+def _unfinished(item: CallState) -> str:
+    if item.attempts == 0:
+        return f"{item.original.name} was not run: the run was stopped before it could."
+    return (
+        f"{item.original.name} was started, and the run was stopped before its result came: it may have taken effect."
+    )

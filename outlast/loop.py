@@ -7,8 +7,10 @@ tool turn:   before_tool per call -> decisions -> around_tool around the bodies 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import traceback
+from typing import NoReturn
 
 from pydantic import ValidationError
 
@@ -16,7 +18,7 @@ from outlast.agent import Agent
 from outlast.batch import run_batch
 from outlast.errors import AgentError, HookFailure, ModelError, ToolRejection, clean_text
 from outlast.events import PauseInfo
-from outlast.execution import Execution
+from outlast.execution import Execution, undone_on_failure
 from outlast.messages import Json, user
 from outlast.middleware.compose import (
     compose_model_call,
@@ -27,9 +29,10 @@ from outlast.middleware.compose import (
     where_of,
 )
 from outlast.model import Completion
-from outlast.state import InvocationState
+from outlast.state import check_json
 
 MAX_OUTPUT_RETRIES = 2
+OVER = ("completed", "failed", "cancelled")
 
 
 async def run_steps(run: Execution) -> None:
@@ -41,6 +44,7 @@ async def run_steps(run: Execution) -> None:
     """
     state, options = run.state, run.agent.options
     while True:
+        run.check_cancelled()
         if state.batch is None:
             if state.draft is None:
                 await run.runtime.between_steps()
@@ -69,22 +73,23 @@ async def run_steps(run: Execution) -> None:
 async def model_turn(run: Execution) -> Completion:
     """One model call inside its hooks. What the model answered is kept while ``after_model`` runs."""
     state = run.state
-    assert isinstance(state.invocation_state, InvocationState)
     if state.draft is None:
-        before = state.invocation_state.snapshot()
         state.step += 1
         run.ids.start_step()
         run.record("step.started")
         ctx = run.context()
         try:
-            request = await run_before_model(run.middleware, run.agent.request(state), ctx)
-            state.draft = await compose_model_call(run.middleware, run.model_step, ctx)(request)
+            with undone_on_failure(run, "a before_model or wrap_model hook"):
+                request = await run_before_model(run.middleware, run.agent.request(state), ctx)
+                draft = await compose_model_call(run.middleware, run.model_step, ctx)(request)
+            run.check_cancelled()
         except BaseException:  # the whole turn is repeated after a resume: as if it had not begun
             state.step -= 1
-            state.invocation_state.restore(before)
             raise
-        run.record("model.completed", model=state.draft.model, finish=state.draft.finish)
-    completion = await run_after_model(run.middleware, state.draft, run.context())
+        state.draft = draft
+        run.record("model.completed", model=draft.model, finish=draft.finish)
+    with undone_on_failure(run, "an after_model hook"):
+        completion = await run_after_model(run.middleware, state.draft, run.context())
     return completion.model_copy(update={"message": run.localise(completion.message)})
 
 
@@ -114,15 +119,19 @@ def parse_output(agent: Agent, text: str) -> Json:
     Raises:
         ValueError: It is not JSON, or does not fit; the message is short enough for a model to act on.
     """
-    if agent.output_type is None:
-        return json.loads(text)
     try:
-        value = agent.output_type.validate_json(text)
+        if agent.output_type is None:
+            value = json.loads(text)
+        else:
+            value = agent.output_type.dump_python(agent.output_type.validate_json(text), mode="json")
+        check_json(value, "answer")
     except ValidationError as error:
         raise ValueError(
             "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()[:5])
         ) from error
-    return agent.output_type.dump_python(value, mode="json")
+    except (TypeError, RecursionError) as error:
+        raise ValueError(describe(error)) from None
+    return value
 
 
 async def drive(run: Execution) -> None:
@@ -133,34 +142,37 @@ async def drive(run: Execution) -> None:
     """
     run.enter()
     state = run.state
-    while True:
+    while state.status not in OVER:
         try:
             await run_steps(run)
             state.status = "completed"
-            break
-        except AgentError as error:
-            end(run, error.code, clean_text(error.message))
-            break
-        except ToolRejection as error:  # a model hook refused: there is no call to answer (AC-81)
-            end(run, "REJECTED", clean_text(error.message))
-            break
-        except asyncio.CancelledError as error:
+        except (AgentError, ToolRejection) as error:
             if run.runtime.cancel_requested:
-                end(run, "CANCELLED", "the run was cancelled")
-                raise
+                _cancelled(run)
+            # A refusal that reaches this far is a model hook's: there is no call to answer (AC-81).
+            refused = issubclass(type(error), ToolRejection)
+            end(run, "REJECTED" if refused else getattr(error, "code", ""), getattr(error, "message", ""))
+        except (Exception, asyncio.CancelledError) as error:
+            if run.runtime.cancel_requested:
+                _cancelled(run)
             await _park(run, error)
-        except Exception as error:
-            await _park(run, error)
-        if state.failure is not None:
-            break
+            if state.failure is not None:  # nobody resumed it in time
+                end(run, *state.failure)
     run.record("run.finished", status=state.status)
+
+
+def _cancelled(run: Execution) -> NoReturn:
+    end(run, "CANCELLED", "the run was cancelled")
+    raise asyncio.CancelledError
 
 
 def end(run: Execution, code: str, message: str) -> None:
     """Close a run that will give no answer: open calls get their results, so that the transcript stays sound."""
     state = run.state
-    state.failure = (code, message)
+    state.failure = (clean_text(code, 100) or "AGENT_ERROR", clean_text(message))
     state.status = "cancelled" if code == "CANCELLED" else "failed"
+    with contextlib.suppress(TypeError):  # a result may hold no more than JSON
+        run.memory.check()
     state.pending.clear()
     state.draft = None
     state.pause = None
@@ -170,15 +182,7 @@ def end(run: Execution, code: str, message: str) -> None:
 
 async def _park(run: Execution, error: BaseException) -> None:
     """Park the run, or end it where the agent's options say so."""
-    provider = isinstance(error, ModelError)
-    pause = PauseInfo(
-        where=where_of(error, f"model call of step {run.state.step + 1}" if provider else f"step {run.state.step}"),
-        error=error.error if isinstance(error, HookFailure) else describe(error),
-        code="MODEL_ERROR" if provider else "HOOK_ERROR",
-        traceback=clean_text("".join(traceback.format_exception(error)[-12:])),
-        since=run.runtime.now(),
-    )
-    forget_where(error)
+    pause = _pause_info(run, error)
     if run.agent.options.on_error == "fail":
         end(run, pause.code, f"{pause.where}: {pause.error}")
         return
@@ -186,3 +190,20 @@ async def _park(run: Execution, error: BaseException) -> None:
     run.state.status = "paused"
     run.record("run.paused", where=pause.where, error=pause.error, code=pause.code)
     await run.runtime.park(pause)
+
+
+def _pause_info(run: Execution, error: BaseException) -> PauseInfo:
+    provider = issubclass(type(error), ModelError)
+    place = f"model call of step {run.state.step + 1}" if provider else f"step {run.state.step}"
+    info = PauseInfo(
+        where=where_of(error, place),
+        error=error.error if isinstance(error, HookFailure) else describe(error),
+        code="MODEL_ERROR" if provider else "HOOK_ERROR",
+        since=run.runtime.now(),
+    )
+    forget_where(error)
+    try:
+        lines = traceback.format_exception(error)
+    except BaseException as second:  # it reads attributes of the error, which may raise whatever they like
+        lines = [f"(its traceback could not be read: {type(second).__name__})"]
+    return info.replace(traceback=clean_text("".join(lines[-12:])))

@@ -131,6 +131,25 @@ def check_request(request: ModelRequest) -> None:
         raise InvalidRequest(f"the request was not sent: {fault}", error_class="InvalidSequence")
 
 
+def completion_fault(completion: Completion) -> str | None:
+    """Why this answer cannot become part of a conversation, or None."""
+    if completion.message.role != "assistant":
+        return f"an answer is an assistant message, not one of role {completion.message.role!r}"
+    if completion.message.tool_results:
+        return "an answer holds no tool results"
+    return None
+
+
+def request_fault(request: ModelRequest) -> str | None:
+    """Why this request cannot be sent, as far as it can be told without walking through the conversation."""
+    parts: tuple[tuple[object, type], ...] = (
+        *((item, Message) for item in request.messages),
+        *((item, ToolSpec) for item in request.tools),
+    )
+    wrong = [item for item, kind in parts if type(item) is not kind]
+    return f"{wrong[0]!r:.80} is no message and no tool" if wrong else None
+
+
 def tool_index(tools: tuple[ToolSpec, ...]) -> Mapping[str, ToolSpec]:
     """Tools by name."""
     return {tool.name: tool for tool in tools}

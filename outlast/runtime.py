@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime
@@ -172,15 +171,21 @@ current_scope: ContextVar[str] = ContextVar("outlast_scope", default="run")
 """Which hook of which middleware is running, for command ids and for error reports."""
 
 
-@contextmanager
-def scoped(name: str) -> Iterator[None]:
-    """Run a block under this :data:`current_scope`."""
-    token = current_scope.set(name)
-    try:
-        yield
-    finally:
+class scoped:  # noqa: N801 - read as a statement
+    """Run a block under this :data:`current_scope`.
+
+    No generator: ``contextlib`` assigns to an exception on its way out, which a frozen one refuses.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __enter__(self) -> None:
+        self._token = current_scope.set(self._name)
+
+    def __exit__(self, *_error: object) -> None:
         with contextlib.suppress(ValueError):  # collected with its stopped worker, in nobody's context
-            current_scope.reset(token)
+            current_scope.reset(self._token)
 
 
 current_effects: ContextVar[Callable[[str], str]] = ContextVar("outlast_effects", default=lambda name: name)

@@ -5,7 +5,6 @@ Everything here crosses continue-as-new. What is not here is gone after it.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,6 +12,7 @@ from datetime import datetime
 from typing import Any, Literal, NoReturn, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+from pydantic_core import from_json, to_json
 
 from outlast.approvals import AuditRecord, Decision, PendingInterrupt
 from outlast.events import Event, EventLog, PauseInfo
@@ -25,6 +25,8 @@ SCHEMA_VERSION = 1
 KEPT_COMMAND_IDS = 2000
 KEPT_AUDIT_RECORDS = 500
 CARRIED_EVENTS = 100
+MAX_DEPTH, MAX_INT_BITS = 100, 10_000
+"""What JSON values may be: nested so deep, and numbers so long, that every reader on their way takes them."""
 
 RunStatus: TypeAlias = Literal["running", "suspended", "paused", "completed", "failed", "cancelled"]
 
@@ -32,13 +34,14 @@ RunStatus: TypeAlias = Literal["running", "suspended", "paused", "completed", "f
 class InvocationState(dict[str, Json]):
     """The per-run dict: JSON values only, checked when they are written (AC-15).
 
-    A write of anything else raises ``TypeError`` naming the key. What is changed deep inside a value is
-    checked at the next step.
+    A write of anything else raises ``TypeError`` naming the key. What is changed deep inside a value is checked when
+    the hooks of its kind have run (:meth:`check`); :meth:`undo` goes back to the last check.
     """
 
     def __init__(self, values: Mapping[str, Json] | Iterable[tuple[str, Json]] = ()) -> None:
         super().__init__()
         self.update(values)
+        self._checked = to_json([self])
 
     def __setitem__(self, key: str, value: Json) -> None:
         check_json({key: value}, "invocation_state")
@@ -59,39 +62,66 @@ class InvocationState(dict[str, Json]):
         self.update(other)
         return self
 
-    def snapshot(self) -> str:
-        """The state as JSON text.
+    def check(self) -> None:
+        """Remember the values as they are now.
 
         Raises:
-            TypeError: A value deep inside is not JSON; the message has the path.
+            TypeError: A value deep inside is not JSON; the message has the path. The dict goes back to the last check.
         """
-        check_json(dict(self), "invocation_state")
-        return json.dumps(self, ensure_ascii=False)
+        try:
+            data = to_json([self], inf_nan_mode="null")  # as the whole state is written
+            if from_json(data) == [self]:
+                self._checked = data
+                return
+        except ValueError:
+            pass
+        try:
+            check_json(dict(self), "invocation_state")
+            raise TypeError("invocation_state: a value does not survive JSON unchanged")
+        except TypeError:
+            self.undo()
+            raise
 
-    def restore(self, snapshot: str) -> None:
-        """Back to a snapshot; the dict stays the same object."""
+    def undo(self) -> None:
+        """Back to the last check; the dict stays the same object."""
+        [values] = from_json(self._checked)
         self.clear()
-        super().update(json.loads(snapshot))
+        super().update(values)
 
 
 def check_json(value: object, path: str, depth: int = 0) -> None:
     """Raise TypeError, naming the place, unless the value survives JSON unchanged."""
-    if value is None or isinstance(value, bool | int | str):
+    if value is None or isinstance(value, bool):
         return
-    if isinstance(value, float) and math.isfinite(value):
+    if isinstance(value, str):
+        _check_text(value, path)
+    elif isinstance(value, int):
+        if value.bit_length() > MAX_INT_BITS:
+            raise TypeError(f"{path}: a number of {value.bit_length():,} bits; readers of JSON refuse it")
+    elif isinstance(value, float) and math.isfinite(value):
         return
-    if depth > 100:
-        raise TypeError(f"{path[:200]}: nested more than 100 deep")
-    if isinstance(value, dict):
+    elif depth > MAX_DEPTH:
+        raise TypeError(f"{path[:200]}: nested more than {MAX_DEPTH} deep")
+    elif isinstance(value, dict):
         for key, item in value.items():
             if not isinstance(key, str):
-                raise TypeError(f"{path}: key {key!r} is {type(key).__name__}; JSON keys are text")
+                raise TypeError(f"{path}: key {key!r:.80} is {type(key).__name__}; JSON keys are text")
+            _check_text(key, f"{path}, a key")
             check_json(item, f"{path}[{key!r}]", depth + 1)
     elif isinstance(value, list):
         for index, item in enumerate(value):
             check_json(item, f"{path}[{index}]", depth + 1)
     else:
         _not_json(value, path)
+
+
+def _check_text(text: str, path: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise TypeError(
+            f"{path}: character {error.start} is half of a pair (a lone surrogate); no JSON holds it"
+        ) from None
 
 
 def _not_json(value: object, path: str) -> NoReturn:
@@ -114,6 +144,7 @@ class CallState(BaseModel):
         raised_by: Where the pending interrupt came from: a middleware's name, or ``""`` for the execution.
         attempts: How often the tool's body was started.
         executed: The body's result, kept so that a hook that fails after it never runs the tool again.
+        lost: What is said of a body that may or may not have run; it is never run again.
         result: The call's final result before ``after_tool``; set means: do not execute.
         settled: ``after_tool`` has run.
     """
@@ -128,6 +159,7 @@ class CallState(BaseModel):
     raised_by: str = ""
     attempts: int = 0
     executed: ToolResult | None = None
+    lost: str = ""
     result: ToolResult | None = None
     settled: bool = False
 
@@ -146,7 +178,7 @@ class HistoryLimits(Value):
 class ParentLink(Value):
     """The run that started this one as a sub-agent, and which of its calls waits for it."""
 
-    run_id: str
+    run_id: str = Field(min_length=1, max_length=1000)
     call_id: str
 
 
@@ -200,6 +232,7 @@ class RunState(BaseModel):
         inbox: Messages sent to the run and not yet in the transcript.
         seen_ids: Command ids already obeyed, newest last; the server's own dedupe ends at continue-as-new.
         pause: Why the run is parked, if it is.
+        abort: Why somebody aborted the run, until it has ended.
         failure: Code and message of the error that ended the run.
         output_retries: How often the final answer did not fit the response format.
         history_limits: As the run was started with.
@@ -233,6 +266,7 @@ class RunState(BaseModel):
     reports: int = 0
     refused: list[str] = Field(default_factory=list)
     pause: PauseInfo | None = None
+    abort: str | None = None
     failure: tuple[str, str] | None = None
     finish: str = ""
     output: Json = None
@@ -254,8 +288,14 @@ class RunState(BaseModel):
         """The newest events."""
         return self._events
 
-    def pack_events(self) -> None:
-        """Put the newest events where serialisation finds them; call it before this state is written."""
+    def pack(self) -> None:
+        """Put everything where serialisation finds it; call it before this state is written.
+
+        Raises:
+            TypeError: The per-run dict holds something that is not JSON; it is as it was at the last check.
+        """
+        assert isinstance(self.invocation_state, InvocationState)
+        self.invocation_state.check()
         self.event_seq = self._events.seq
         self.event_tail = list(self._events.tail(CARRIED_EVENTS))
 
@@ -295,7 +335,8 @@ class RunResult(Value):
     Attributes:
         output: The final text, or the parsed JSON where a response format was asked for.
         messages: The transcript; hand it to another run to go on from here. Empty where it was too large to return
-            without storage (``messages_omitted``); ``run.messages()`` reads it in pages.
+            without storage (``messages_omitted``), as are ``invocation_state`` and ``audit`` where they are too;
+            ``run.messages()`` reads it in pages.
         usage: Tokens over the run, retries and middleware's own calls included.
         steps: Model turns.
         interrupts: What was pending when the run ended.
@@ -322,7 +363,7 @@ class RunInput(Value):
         messages: An earlier conversation to go on with.
     """
 
-    agent: str
+    agent: str = Field(max_length=1000)
     input: str | None = None
     messages: tuple[Message, ...] = ()
     invocation_state: dict[str, Json] = Field(default_factory=dict)

@@ -6,10 +6,13 @@ decorator only stores the function, since a workflow imports the module that def
 
 from __future__ import annotations
 
+import asyncio
+import contextvars
 import inspect
 import re
 import threading
 from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol, TypeAlias, get_type_hints, overload
@@ -340,6 +343,22 @@ def content_of(value: object) -> ToolContent:
 async def awaited(value: Any) -> Any:  # noqa: ANN401 - whatever it is
     """The value, awaited if it can be (AC-13)."""
     return await value if isinstance(value, Awaitable) else value
+
+
+async def in_thread(fn: Callable[[], Any], executor: Executor | None = None) -> Any:  # noqa: ANN401 - whatever it gives
+    """The function in a thread; whatever it raises comes back as a value first, so that it cannot end the loop."""
+    context = contextvars.copy_context()
+
+    def body() -> tuple[Any, BaseException | None]:
+        try:
+            return context.run(fn), None
+        except BaseException as error:
+            return None, error
+
+    value, error = await asyncio.get_running_loop().run_in_executor(executor, body)
+    if error is not None:
+        raise error
+    return value
 
 
 def error_result(call: ToolCall, text: str, status: ResultStatus = "failed") -> ToolResult:

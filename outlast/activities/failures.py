@@ -28,6 +28,7 @@ from outlast.errors import (
 )
 from outlast.middleware.compose import describe
 from outlast.middleware.edge_filter import NO_EDGES, Edges
+from outlast.state import check_json
 
 
 class FailureDetails(BaseModel):
@@ -48,10 +49,39 @@ class FailureDetails(BaseModel):
 
 def raise_model_failure(error: BaseException, edges: Edges = NO_EDGES) -> NoReturn:
     """Leave a model activity with this error; ``edges`` filter its text."""
+    _leave(error, _model_details, edges, ModelError)
+
+
+def raise_tool_failure(error: BaseException, edges: Edges = NO_EDGES) -> NoReturn:
+    """Leave a tool activity with this error; ``edges`` filter its text."""
+    _leave(error, _tool_details, edges, ToolError)
+
+
+def _leave(
+    error: BaseException,
+    details_of: Callable[[BaseException, Edges], FailureDetails],
+    edges: Edges,
+    own: type[Exception],
+) -> NoReturn:
+    try:
+        details, text = details_of(error, edges), edges.text(_text(error, own))
+        carried = details.model_dump(mode="json", exclude_none=True)
+        check_json(carried, "details")
+    except Exception as fault:  # the error's own attributes may raise, or be what no JSON holds
+        text = f"{type(error).__name__} (it could not be carried from the worker: {describe(fault, 500)})"
+        details, carried = FailureDetails(kind="Exception"), {"kind": "Exception"}
+    _fail(text, details.kind, carried)
+
+
+def _fail(text: str, kind: str, details: Mapping[str, Any]) -> NoReturn:
+    raise ApplicationError(clean_text(text), details, type=kind, non_retryable=True) from None
+
+
+def _model_details(error: BaseException, _edges: Edges) -> FailureDetails:
     if isinstance(error, ToolRejection):
-        _leave(error.message, FailureDetails(kind="ToolRejection"))
+        return FailureDetails(kind="ToolRejection")
     if isinstance(error, ModelError):
-        details = FailureDetails(
+        return FailureDetails(
             kind=type(error).__name__ if type(error).__name__ in MODEL_ERRORS else "ModelError",
             classes=class_names(error),
             retryable=get_retryable(error),
@@ -60,51 +90,45 @@ def raise_model_failure(error: BaseException, edges: Edges = NO_EDGES) -> NoRetu
             wait_seconds=error.wait_seconds,
             error_class=error.error_class,
         )
-    else:
-        details = _foreign(error)
-    _leave(edges.text(_text(error, ModelError)), details)
+    return _foreign(error)
 
 
-def raise_tool_failure(error: BaseException, edges: Edges = NO_EDGES) -> NoReturn:
-    """Leave a tool activity with this error; ``edges`` filter its text."""
+def _tool_details(error: BaseException, edges: Edges) -> FailureDetails:
     if isinstance(error, HitlInterrupt):
-        interrupt = {
-            "tool": error.tool,
-            "args": edges.args(error.args),
-            "allowed_decisions": error.allowed_decisions,
-            "description": edges.text(error.description),
-            "timeout_seconds": error.timeout_seconds,
-            "on_timeout": error.on_timeout,
-            "reminder_seconds": error.reminder_seconds,
-        }
-        _leave(str(error), FailureDetails(kind="HitlInterrupt", interrupt=interrupt))
+        return FailureDetails(kind="HitlInterrupt", interrupt=_interrupt(error, edges))
     if isinstance(error, ToolRejection):
-        _leave(edges.text(error.message), FailureDetails(kind="ToolRejection"))
+        return FailureDetails(kind="ToolRejection")
     details = _foreign(error)
     if isinstance(error, ToolError) and error.error_classes:
         details = details.model_copy(update={"classes": error.error_classes})
-    _leave(edges.text(_text(error, ToolError)), details)
+    return details
+
+
+def _interrupt(error: HitlInterrupt, edges: Edges) -> dict[str, Any]:
+    return {
+        "tool": error.tool,
+        "args": edges.args(error.args),
+        "allowed_decisions": list(error.allowed_decisions),
+        "description": edges.text(error.description),
+        "timeout_seconds": error.timeout_seconds,
+        "on_timeout": error.on_timeout,
+        "reminder_seconds": error.reminder_seconds,
+    }
 
 
 def _text(error: BaseException, own: type[Exception]) -> str:
     """Nearly the whole text: it is cut after it was filtered, lest a part of what a filter looks for is left."""
-    if isinstance(error, AgentError):
-        return error.message  # its code travels beside it
+    if isinstance(error, AgentError | ToolRejection):
+        return clean_text(error.message, 100_000)  # an AgentError's code travels beside it
     return str(error) if isinstance(error, own) else describe(error, 100_000)
 
 
 def _foreign(error: BaseException) -> FailureDetails:
     if isinstance(error, AgentError):
-        return FailureDetails(kind="AgentError", code=error.code, retryable=error.retryable)
+        return FailureDetails(kind="AgentError", code=clean_text(error.code, 100), retryable=bool(error.retryable))
     return FailureDetails(
         kind="Exception", classes=class_names(error), retryable=get_retryable(error), error_class=type(error).__name__
     )
-
-
-def _leave(message: str, details: FailureDetails) -> NoReturn:
-    raise ApplicationError(
-        clean_text(message), details.model_dump(mode="json", exclude_none=True), type=details.kind, non_retryable=True
-    ) from None
 
 
 def model_failure(error: ActivityError) -> BaseException:
@@ -187,4 +211,5 @@ def _model_error(text: str, details: FailureDetails) -> BaseException:
 
 def raise_setup_failure(where: str, message: str) -> NoReturn:
     """Leave an activity because this worker is not set up for it; the run parks with this sentence."""
-    _leave(message, FailureDetails(kind="Setup", error_class=where))
+    details = FailureDetails(kind="Setup", error_class=clean_text(where, 500))
+    _fail(message, details.kind, details.model_dump(mode="json", exclude_none=True))

@@ -26,6 +26,7 @@ from outlast.model import (
     ResponseFormat,
     ToolSpec,
     check_request,
+    completion_fault,
 )
 from outlast.registry import AgentRegistry
 
@@ -87,11 +88,11 @@ class ModelActivities:
             async with heartbeats(writer.details if call.stream else tuple):
                 completion = edges.completion(await _ask(model, request, writer.add if call.stream else None))
             writer.flush()
+            return json_value(completion.model_dump_json(exclude_none=True).encode())
         except asyncio.CancelledError:
             raise
         except BaseException as error:
             raise_model_failure(error, edges)
-        return json_value(completion.model_dump_json(exclude_none=True).encode())
 
     def _model(self, call: ModelCallHead) -> Model:
         try:
@@ -114,6 +115,8 @@ async def _ask(model: Model, request: ModelRequest, sink: DeltaSink | None) -> C
         raise MalformedResponse(
             f"{type(model).__name__}.complete returned {type(completion).__name__}, not a Completion"
         )
+    if (fault := completion_fault(completion)) is not None:
+        raise MalformedResponse(f"{type(model).__name__}.complete: {fault}")
     return completion
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import inspect
 import threading
 from collections.abc import Awaitable, Callable, Mapping
@@ -22,7 +21,8 @@ from outlast.messages import Json
 from outlast.middleware.compose import describe
 from outlast.middleware.edge_filter import Edges
 from outlast.registry import AgentRegistry
-from outlast.tools import Tool, ToolContext, ToolResult, content_of
+from outlast.state import check_json
+from outlast.tools import Tool, ToolContext, ToolResult, content_of, in_thread
 
 
 class ToolCallInput(BaseModel):
@@ -54,7 +54,7 @@ async def run_tool(
         if inspect.iscoroutinefunction(inspect.unwrap(tool.fn)):
             value = await tool.fn(**values)
         else:
-            value = await _in_thread(tool.fn, values, executor)
+            value = await in_thread(lambda: tool.fn(**values), executor)
             value = await value if isinstance(value, Awaitable) else value
         if isinstance(value, ToolResult):
             return value.replace(call_id=context.call_id, name=tool.name)
@@ -68,22 +68,6 @@ async def run_tool(
         if isinstance(verdict, bool):
             failure.__dict__["__outlast_retryable__"] = verdict
         raise failure from error
-
-
-async def _in_thread(fn: Callable[..., Any], values: dict[str, Any], executor: Executor | None) -> Any:  # noqa: ANN401
-    """The function in a thread; whatever it raises comes back as a value first, so that it cannot end the loop."""
-    context = contextvars.copy_context()
-
-    def body() -> tuple[Any, BaseException | None]:
-        try:
-            return context.run(fn, **values), None
-        except BaseException as error:
-            return None, error
-
-    value, error = await asyncio.get_running_loop().run_in_executor(executor, body)
-    if error is not None:
-        raise error
-    return value
 
 
 class ToolActivities:
@@ -132,12 +116,12 @@ class ToolActivities:
         try:
             async with heartbeats(lambda: tuple(progress)):
                 result = edges.result(await run_tool(tool, call.args, context, self._executor))
+            return json_value(self._bounded(result))
         except asyncio.CancelledError:
             cancelled.set()
             raise
         except BaseException as error:
             raise_tool_failure(error, edges)
-        return json_value(self._bounded(result))
 
     def _bounded(self, result: ToolResult) -> bytes:
         data = result.model_dump_json(exclude_none=True).encode("utf-8", "replace")
@@ -154,6 +138,7 @@ def _progress(kept: list[Json], edges: Edges) -> Callable[..., None]:
     """A heartbeat function for any thread; the newest details go out with the next automatic heartbeat."""
 
     def heartbeat(*details: Json) -> None:
+        check_json(list(details), "heartbeat")  # here, where the tool reads it; in the background nobody would
         kept[:] = [edges.value(item) for item in details]
 
     return heartbeat

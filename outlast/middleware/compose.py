@@ -7,17 +7,19 @@ after_* in reverse order. Each helper works without an agent: give it middleware
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from outlast.errors import HookFailure, OutlastError, clean_text
+from pydantic import BaseModel
+
+from outlast.errors import HookFailure, ModelError, ToolRejection, clean_text
 from outlast.middleware.contract import HookContext, ModelNext, ToolNext, hook_of, name_of
-from outlast.model import Completion, ModelRequest
+from outlast.model import Completion, ModelRequest, completion_fault, request_fault
 from outlast.runtime import current_scope, scoped
+from outlast.state import check_json
 from outlast.tools import ToolCall, ToolResult, awaited
 
-V = TypeVar("V")
+V = TypeVar("V", bound=BaseModel)
 _WHERE = "__outlast_where__"
 
 
@@ -55,9 +57,15 @@ def compose_tool_call(middlewares: Sequence[object], call: ToolNext, ctx: HookCo
 
 
 async def run_after_tool(middlewares: Sequence[object], result: ToolResult, ctx: HookContext) -> ToolResult:
-    """The result after every ``after_tool``, in reverse registration order (AC-11)."""
+    """The result after every ``after_tool``, in reverse registration order (AC-11).
+
+    One that raises ToolRejection withholds the result; the hooks after it see the refusal.
+    """
     for middleware in reversed(middlewares):
-        result = await _step("after_tool", middleware, result, ctx, ToolResult)
+        try:
+            result = await _step("after_tool", middleware, result, ctx, ToolResult)
+        except ToolRejection as refused:  # what ran has run; the model reads the refusal instead of the result
+            result = result.replace(content=clean_text(refused.message), is_error=True)
     return result
 
 
@@ -68,7 +76,7 @@ async def _step(name: str, middleware: object, value: V, ctx: HookContext, kind:
         return value
     given = value.model_copy(deep=True) if isinstance(value, ToolCall) else value
     changed = await guarded(name, middleware, hook, given, ctx)
-    return value if changed is None else _checked(changed, kind, name, middleware)
+    return value if changed is None or changed is value else _checked(changed, kind, name, middleware)
 
 
 def _nest(name: str, middlewares: Sequence[object], call: Any, ctx: HookContext, kind: type[V]) -> Any:  # noqa: ANN401
@@ -89,13 +97,17 @@ def _layer(
 ) -> Callable[[Any], Any]:
     scope = current_scope.get()
 
-    async def inner(value: Any) -> Any:  # noqa: ANN401 - the request or the call
-        with scoped(scope):  # what runs inside is not this hook's command
-            return await call_next(value)
-
     async def outer(value: Any) -> V:  # noqa: ANN401 - the request or the call
+        answers: list[V] = []
+
+        async def inner(value: Any) -> V:  # noqa: ANN401 - the request or the call
+            with scoped(scope):  # what runs inside is not this hook's command
+                answers.append(await call_next(value))
+            return answers[-1]
+
         given = value.model_copy(deep=True) if isinstance(value, ToolCall) else value
-        return _checked(await guarded(name, middleware, hook, given, inner, ctx), kind, name, middleware)
+        found = await guarded(name, middleware, hook, given, inner, ctx)
+        return next((answer for answer in answers if answer is found), None) or _checked(found, kind, name, middleware)
 
     return outer
 
@@ -145,23 +157,33 @@ def _is_control_flow(error: BaseException, ctx: object) -> bool:
 
 def note_where(error: BaseException, where: str) -> None:
     """Remember the first hook that an error came out of."""
-    if getattr(error, _WHERE, None) is None and not isinstance(error, OutlastError):
-        with contextlib.suppress(Exception):  # a class may forbid attributes; the error itself still tells
-            setattr(error, _WHERE, where)
+    if _noted(error) is None and not issubclass(type(error), HookFailure | ModelError):  # these tell by themselves
+        _note(error, where)
 
 
 def where_of(error: BaseException, otherwise: str) -> str:
     """The hook an error came out of, or the given place."""
     if isinstance(error, HookFailure):
         return error.where
-    noted = getattr(error, _WHERE, None)
-    return noted if isinstance(noted, str) else otherwise
+    return _noted(error) or otherwise
 
 
 def forget_where(error: BaseException) -> None:
     """The error has been dealt with; where the same object is raised next is told anew."""
-    if isinstance(getattr(error, _WHERE, None), str):
-        setattr(error, _WHERE, None)
+    if _noted(error) is not None:
+        _note(error, None)
+
+
+def _note(error: BaseException, where: str | None) -> None:
+    object.__setattr__(error, _WHERE, where)  # past whatever the error's own class does with attributes
+
+
+def _noted(error: BaseException) -> str | None:
+    try:
+        noted = object.__getattribute__(error, _WHERE)
+    except AttributeError:
+        return None
+    return noted if isinstance(noted, str) else None
 
 
 def describe(error: BaseException, limit: int = 2000) -> str:
@@ -171,18 +193,31 @@ def describe(error: BaseException, limit: int = 2000) -> str:
             f"RestrictedWorkflowAccessError: {getattr(error, 'qualified_name', 'something')} would not replay. "
             "Hooks use ctx.now(), ctx.random, ctx.uuid(), ctx.sleep(), or call a @side_effect function"
         )
-    try:
-        text = str(error)
-    except BaseException:
-        text = "(its text could not be read)"
+    text = clean_text(error, 2_000_000)
     return clean_text(f"{type(error).__name__}: {text}" if text else type(error).__name__, limit)
 
 
 def _checked(value: object, kind: type[V], name: str, middleware: object) -> V:
-    if isinstance(value, kind):
-        return value
-    raise HookFailure(
-        f"{name} of {name_of(middleware)!r}",
-        f"TypeError: it must return {kind.__name__}{'' if name in ('wrap_model', 'around_tool') else ' or None'}, "
-        f"not {type(value).__name__}",
-    )
+    """What a hook returned, as it will be after a continue-as-new; what would not survive one is refused here."""
+    where = f"{name} of {name_of(middleware)!r}"
+    if not isinstance(value, kind):
+        nothing = "" if name in ("wrap_model", "around_tool") else " or None"
+        raise HookFailure(where, f"TypeError: it must return {kind.__name__}{nothing}, not {type(value).__name__}")
+    try:
+        return _kept(value, kind)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise HookFailure(where, f"the {kind.__name__} it returned cannot be used: {describe(error)}") from None
+
+
+def _kept(value: V, kind: type[V]) -> V:
+    """The value as its JSON reads; ``model_copy(update=...)``, which hooks may use, checks nothing."""
+    if isinstance(value, ModelRequest):  # is sent, not kept
+        fault = request_fault(value)
+    else:
+        if isinstance(value, ToolCall):
+            check_json(value.args, "args")
+        value = kind.model_validate_json(value.model_dump_json(warnings=False))
+        fault = completion_fault(value) if isinstance(value, Completion) else None
+    if fault is not None:
+        raise ValueError(fault)
+    return value

@@ -318,8 +318,8 @@ def check_middleware(middleware: object) -> None:
     name = getattr(middleware, "name", None)
     if not isinstance(name, str):
         raise TypeError(f"{middleware!r} is not a middleware: it has no `name` text; see create_middleware")
-    if not name.strip() or len(name) > 100:
-        raise ValueError(f"a middleware's name must be 1 to 100 characters, not {name!r:.120}")
+    if not name.strip() or len(name) > 100 or not name.isprintable():
+        raise ValueError(f"a middleware's name must be 1 to 100 characters that can be printed, not {name!r:.120}")
     strays = sorted(_CAMEL & set(dir(middleware)))
     if strays:
         raise TypeError(f"middleware {name!r} has {', '.join(strays)}; the hooks' names are {', '.join(HOOKS)}")

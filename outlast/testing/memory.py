@@ -158,7 +158,7 @@ class MemoryRuntime:
         if self._task is not None:
             self._task.cancel()
         transcript = list(self.state.transcript)
-        self.state.pack_events()
+        self.state.pack()
         self.state = RunState.model_validate_json(self.state.model_dump_json(exclude_none=True))
         self.state.transcript = transcript
         self._task = None

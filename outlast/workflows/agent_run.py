@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 
 from pydantic import ValidationError
@@ -12,7 +13,7 @@ from temporalio.exceptions import ApplicationError
 
 from outlast.activities.models import json_value
 from outlast.children import outcome_of
-from outlast.errors import AgentError, UnknownAgent, clean_text
+from outlast.errors import HookFailure, UnknownAgent, clean_text
 from outlast.events import PauseInfo
 from outlast.execution import Execution
 from outlast.loop import drive, end
@@ -34,7 +35,6 @@ class AgentRun:
     @workflow.init
     def __init__(self, *parts: Json) -> None:
         self._execution: Execution | None = None
-        self._abort: AgentError | None = None
         self._fault = ""
         self._state: RunState | None = None
         layout: list[tuple[int, int]] = []
@@ -74,52 +74,65 @@ class AgentRun:
     @workflow.run
     async def run(self, *parts: Json) -> RawValue:
         """Run to the end; see :func:`outlast.loop.drive`."""
-        state = self._state
-        if state is None:
+        if self._state is None:
             raise ApplicationError(self._fault, type="INVALID_INPUT", non_retryable=True)
+        try:
+            await self._run(self._state)
+        except asyncio.CancelledError:
+            if self._state.status != "completed":
+                self._end("CANCELLED", "the run was cancelled")
+                self._runtime.changed()
+                await self._report_outcome()
+                raise
+        await self._report_outcome()
+        return self._close(self._state)
+
+    async def _run(self, state: RunState) -> None:
         first = workflow.info().continued_run_id is None
-        if state.pause is not None:
-            await self._wait_while_paused(first)
-        if state.failure is None and self._execution is None:
-            self._runtime.continue_as_new()  # another worker may know the agent by now
+        while state.pause is not None and state.failure is None and state.abort is None:
+            await self._wait_while_paused(state, first)
         if first and self._execution is not None:
             self._execution.record("run.started", agent=state.agent)
-        if state.failure is None:
-            await self._drive()
-        if self._execution is not None:
-            await self._execution.report(outcome_of(self._execution))
-        return self._close()
+        if state.failure is None and state.abort is None:
+            await self._drive(state)
+        if state.abort is not None and state.status != "completed":
+            self._end("ABORTED", state.abort)
+        elif state.failure is not None:
+            self._end(*state.failure)
 
-    async def _wait_while_paused(self, first: bool) -> None:
-        state = self._state
-        assert state is not None
+    async def _wait_while_paused(self, state: RunState, first: bool) -> None:
+        """Until it is resumed, aborted or over time. What failed to load is loaded again by a fresh execution."""
+        paused = state.pause
         self._runtime.changed()
         if self._execution is not None:
             self._execution.ask_report()
             await self._execution.report()
-        if first:
-            self._runtime.continue_as_new()  # so that no replay meets the definition that failed to load
+        if first:  # so that no replay meets the definition that failed to load
+            self._hand_over()
         await self._runtime.wait_for_resume()
-        if state.failure is not None and self._execution is not None:
-            end(self._execution, *state.failure)
+        if self._execution is None and state.failure is None and state.abort is None:
+            self._hand_over()  # another worker may know the agent by now
+            state.pause, state.status = paused, "paused"
         self._runtime.changed()
 
-    async def _drive(self) -> None:
+    def _hand_over(self) -> None:
+        """Continue as new; where the state is too large for that, this execution goes on."""
+        with contextlib.suppress(HookFailure):
+            self._runtime.continue_as_new()
+
+    async def _drive(self, state: RunState) -> None:
         """The loop, and beside it whatever ends it from outside."""
         assert self._execution is not None
         task = asyncio.create_task(drive(self._execution))
         try:
-            await workflow.wait_condition(lambda: task.done() or self._abort is not None)
+            await workflow.wait_condition(lambda: task.done() or state.abort is not None)
         except asyncio.CancelledError:
             await self._stop(task)
-            self._runtime.changed()
-            await self._execution.report(outcome_of(self._execution))
             raise
-        if self._abort is not None and not task.done():
+        if task.done():
+            await task
+        else:
             await self._stop(task)
-            end(self._execution, self._abort.code, self._abort.message)
-            return
-        await task
 
     async def _stop(self, task: asyncio.Task[None]) -> None:
         """Cancel the loop and wait until its activities have ended and its open calls are answered."""
@@ -127,22 +140,38 @@ class AgentRun:
         task.cancel()
         await workflow.wait([task])
 
-    def _close(self) -> RawValue:
+    def _end(self, code: str, message: str) -> None:
+        assert self._state is not None
+        if self._execution is not None:
+            end(self._execution, code, message)
+            return
+        self._state.failure, self._state.pause = (code, message), None
+        self._state.status = "cancelled" if code == "CANCELLED" else "failed"
+
+    async def _report_outcome(self) -> None:
+        if self._execution is not None:
+            await self._execution.report(outcome_of(self._execution))
+
+    def _close(self, state: RunState) -> RawValue:
         """The workflow's result, or the failure that ends it."""
-        state = self._state
-        assert state is not None
-        result = state.result()
-        if (
-            not self._runtime.host.has_storage
-            and sum(c.size for c in self._runtime.chunks.chunks()) > MAX_INLINE_BYTES - 200_000
-        ):
-            result = result.replace(messages=(), messages_omitted=True)
-        payload = json_value(result.model_dump_json(exclude_none=True).encode())
+        payload = self._result(state)
         self._runtime.changed()
         if state.failure is not None:
             code, message = state.failure
             raise ApplicationError(message, payload, type=code, non_retryable=True)
         return payload
+
+    def _result(self, state: RunState) -> RawValue:
+        """As much of the result as one payload carries; the messages can be asked for in pages."""
+        whole = state.result()
+        short = whole.model_copy(update={"messages": (), "messages_omitted": True})
+        bare = short.model_copy(update={"invocation_state": {}, "interrupts": (), "audit": ()})
+        for result in (whole, short, bare):
+            payload = json_value(result.model_dump_json(exclude_none=True).encode())
+            if self._runtime.host.has_storage or len(payload.payload.data) <= MAX_INLINE_BYTES:
+                return payload
+        self._end("RESULT_TOO_LARGE", "the answer is larger than a result may be without storage (OUTLAST_STORAGE)")
+        return json_value(bare.model_copy(update={"output": None}).model_dump_json(exclude_none=True).encode())
 
     @workflow.signal(dynamic=True)
     def on_signal(self, name: str, args: Sequence[RawValue]) -> None:
@@ -189,15 +218,7 @@ class AgentRun:
 
     def _obey(self, command: Command) -> Json:
         assert self._state is not None
-        try:
-            return obey(self._state, self._execution, command)
-        except AgentError as error:
-            self._abort = error
-            if self._state.pause is not None:
-                self._state.failure = (error.code, error.message)
-                self._state.status = "failed"
-                self._state.pause = None
-            return {"accepted": True}
+        return obey(self._state, self._execution, command)
 
     def _note(self, name: str, reason: str) -> None:
         if self._execution is not None:
@@ -211,6 +232,9 @@ def _read(parts: Sequence[Json]) -> tuple[RunState, list[tuple[int, int]]]:
     if "state" in parts[0]:
         carried = CarriedState.model_validate(parts[0])
         carried.state.transcript = [message for chunk in parts[1:] for message in load_messages(chunk)]
+        lengths = [length for length, _ in carried.layout]
+        if min(lengths, default=1) < 1 or sum(lengths) != len(carried.state.transcript):
+            raise ValueError("the layout does not fit the transcript")
         return carried.state, carried.layout
     start = RunInput.model_validate(parts[0])
     earlier = (*start.messages, *([user(start.input)] if start.input else []))

@@ -12,10 +12,10 @@ from temporalio.common import RawValue
 
 from outlast.approvals import DecisionMessage, parse_decision_message
 from outlast.children import take_report
-from outlast.errors import AgentError, DecisionRefused, clean_text
+from outlast.errors import DecisionRefused, clean_text
 from outlast.execution import Execution
 from outlast.messages import Json, Message, dump_messages, load_messages, user
-from outlast.state import ChildReport, RunState
+from outlast.state import ChildReport, RunState, check_json
 from outlast.workflows.memo import summary
 
 COMMANDS = ("decide", "send", "resume", "abort")
@@ -78,9 +78,13 @@ def _decode(args: Sequence[RawValue]) -> Any:  # noqa: ANN401 - JSON
             f"the value must be JSON (encoding json/plain), not {clean_text(encoding.decode('latin-1'), 40)!r}"
         )
     try:
-        return json.loads(args[0].payload.data)
+        value = json.loads(args[0].payload.data)
+        check_json(value, "the value")  # whatever is obeyed here may become part of the state
     except (ValueError, RecursionError) as error:
         raise Refused(f"the value is not JSON: {type(error).__name__}") from None
+    except TypeError as error:
+        raise Refused(clean_text(error, 500)) from None
+    return value
 
 
 def named_interrupt(args: Sequence[RawValue]) -> str:
@@ -156,11 +160,7 @@ _CHECKS: Mapping[str, Any] = {
 
 
 def obey(state: RunState, run: Execution | None, command: Command) -> Json:
-    """Carry out a checked command; returns what an update's caller is told.
-
-    Raises:
-        AgentError: ``ABORTED``.
-    """
+    """Carry out a checked command; returns what an update's caller is told."""
     value = command.value
     if command.name and state.first_time(command.id):
         match command.name:
@@ -170,7 +170,7 @@ def obey(state: RunState, run: Execution | None, command: Command) -> Json:
                 state.pause = None
                 state.status = "running"
             case "abort":
-                raise AgentError("ABORTED", value or "the run was aborted")
+                state.abort = value or "the run was aborted"
         if run is not None:
             _tell(run, command)
     return {"accepted": True}

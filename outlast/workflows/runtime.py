@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import random
 from collections.abc import Callable, Iterator
@@ -59,6 +60,8 @@ class TemporalRuntime:
         self._options: tuple[ModelCallOptions, RawValue] | None = None
         self._published = ""
         self._in_flight = 0
+        self._door = asyncio.Lock()
+        self._task, self._asked = 0, 0
         self._started = workflow.now()
         self._first_length = workflow.info().get_current_history_length()
         self._first_size = workflow.info().get_current_history_size()
@@ -108,9 +111,14 @@ class TemporalRuntime:
     async def call_model(self, call: ModelCall) -> Completion:
         """The activity ``call_model``: a head, the options, and the conversation in chunks."""
         assert self.agent is not None
+        self._check_open()
         head = ModelCallHead(agent=self.state.agent, model=call.model, stream=call.stream)
-        payloads = [_json(head), self._model_options(call.request), *self.chunks.payloads_for(call.request.messages)]
-        self._check_size(payloads, "the conversation of a model call")
+        try:
+            messages = self.chunks.payloads_for(call.request.messages)
+            payloads = [_json(head), self._model_options(call.request), *messages]
+        except ValueError as error:
+            raise HookFailure("a before_model or wrap_model hook", f"its request has no JSON: {error}") from None
+        await self._admit(payloads, "the conversation of a model call")
         timeout = timedelta(seconds=self.agent.options.model_timeout_seconds + 30)
         try:
             with self._flight():
@@ -136,6 +144,7 @@ class TemporalRuntime:
     async def call_tool(self, execution: ToolExecution) -> ToolResult:
         """The activity named after the tool."""
         assert self.agent is not None
+        self._check_open()
         tool = self.agent.tools[execution.call.name]
         call = ToolCallInput(
             agent=self.state.agent,
@@ -147,7 +156,7 @@ class TemporalRuntime:
             decision=execution.decision,
         )
         payload = _json(call)
-        self._check_size([payload], f"the arguments of {tool.name}")
+        await self._admit([payload], f"the arguments of {tool.name}")
         try:
             with self._flight():
                 raw = await self._tool_activity(execution.command_id, tool, payload)
@@ -188,7 +197,7 @@ class TemporalRuntime:
     async def run_effect(self, call: EffectCall) -> Json:
         """The activity ``side_effect``."""
         payload = _json(EffectInput(function=call.function, args=call.args, keywords=call.kwargs))
-        self._check_size([payload], f"the arguments of {call.function}")
+        await self._admit([payload], f"the arguments of {call.function}")
         try:
             with self._flight():
                 result: Json = await workflow.execute_activity(
@@ -237,16 +246,19 @@ class TemporalRuntime:
 
     async def wait_for_resume(self) -> None:
         """Wait until the run is resumed or aborted, or its time is up."""
+        state = self.state
         seconds = self.agent.options.pause_timeout_seconds if self.agent is not None else None
         try:
-            await workflow.wait_condition(lambda: self.state.pause is None, timeout=seconds, timeout_summary="pause")
+            await workflow.wait_condition(
+                lambda: state.pause is None or state.abort is not None, timeout=seconds, timeout_summary="pause"
+            )
         except TimeoutError:
-            self.state.failure = ("PAUSE_TIMEOUT", f"nobody resumed the run within {seconds:g} seconds")
+            state.failure = ("PAUSE_TIMEOUT", f"nobody resumed the run within {seconds:g} seconds")
 
     async def start_child(self, child_id: str, start: RunInput) -> None:
         """A child workflow that survives this execution (ABANDON) and answers by signal."""
         payload = _json(start)
-        self._check_size([payload], "the input of a sub-agent")
+        await self._admit([payload], "the input of a sub-agent")
         with self._flight(), contextlib.suppress(WorkflowAlreadyStartedError):
             await workflow.start_child_workflow(
                 workflow.info().workflow_type,
@@ -308,21 +320,40 @@ class TemporalRuntime:
             self._options = (options, _json(options))
         return self._options[1]
 
-    def _check_size(self, payloads: list[RawValue], what: str) -> None:
-        if self.host.has_storage:
-            return
-        sizes = [len(payload.payload.data) for payload in payloads]
-        if sum(sizes) > MAX_INLINE_BYTES:
+    def _check_open(self) -> None:
+        """Nothing begins in a cancelled run, whatever a hook made of the cancellation; side effects may clean up."""
+        if self.cancel_requested:
+            raise asyncio.CancelledError
+
+    async def _admit(self, payloads: list[RawValue], what: str) -> None:
+        """Wait for a workflow task with room: what one task asks for travels in one request, which is bounded too."""
+        size = self._check_size(payloads, what)
+        async with self._door:
+            while not self._has_room(size):
+                await self.sleep(0.001, "room")
+            self._asked += size
+
+    def _has_room(self, size: int) -> bool:
+        task = workflow.info().get_current_history_length()
+        if task != self._task:
+            self._task, self._asked = task, 0
+        return self._asked == 0 or self._asked + size <= MAX_INLINE_BYTES
+
+    def _check_size(self, payloads: list[RawValue], what: str) -> int:
+        """The bytes that go through the server; none where storage takes them."""
+        size = 0 if self.host.has_storage else sum(len(payload.payload.data) for payload in payloads)
+        if size > MAX_INLINE_BYTES:
             raise HookFailure(
                 "storage",
-                f"{what} has {sum(sizes):,} bytes, more than Temporal carries in one request; "
+                f"{what} has {size:,} bytes, more than Temporal carries in one request; "
                 "configure storage (OUTLAST_STORAGE=dir:///path) on the workers and clients, then resume",
             )
+        return size
 
 
 def state_payloads(state: RunState, chunks: TranscriptChunks) -> list[RawValue]:
     """The arguments of the next execution: the state, then the transcript in chunks."""
-    state.pack_events()
+    state.pack()
     head = CarriedState.model_construct(layout=chunks.layout(), state=state)
     return [_json(head), *(chunk.payload for chunk in chunks.chunks())]
 

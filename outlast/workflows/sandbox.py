@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from temporalio.bridge.proto.workflow_activation import WorkflowActivation
+from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
 from temporalio.converter import SerializationContext, StorageDriverStoreContext
 from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails
 from temporalio.worker._command_aware_visitor import CommandInfo
@@ -27,6 +29,13 @@ class GuardedRunner(SandboxedWorkflowRunner):
 
 
 class _GuardedInstance(_Instance):
+    def activate(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
+        """One workflow task. What would end the process fails the task alone; a guarded hook parks before this."""
+        try:
+            return super().activate(act)
+        except (SystemExit, KeyboardInterrupt) as error:
+            raise RuntimeError(f"a task that a hook started raised {type(error).__name__}: {error}") from None
+
     def get_serialization_context(self, command_info: CommandInfo | None) -> SerializationContext | None:
         inner: Any = self.globals_and_locals.get(_INNER)
         if not hasattr(inner, "get_serialization_context"):

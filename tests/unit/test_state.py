@@ -52,11 +52,45 @@ def test_a_value_that_is_not_json_is_refused_at_its_place(value: Any, place: str
         assert state == {"old": 1}
 
 
-def test_a_change_deep_inside_is_found_at_the_next_snapshot() -> None:
+@pytest.mark.parametrize(
+    "value",
+    [
+        object(),
+        {1},
+        (1,),
+        {1: 2},
+        float("nan"),
+        float("inf"),
+        "\ud800",
+        {"\ud800": 1},
+        2**20_000,
+        b"x",
+        datetime(2026, 1, 1),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_change_deep_inside_is_found_at_the_next_check_and_taken_back(value: Any) -> None:
+    """T6: the state can always be written, whatever a hook did to it."""
+    state = InvocationState({"list": [1]})
+    state["list"].append(value)
+    with pytest.raises(TypeError, match=r"invocation_state\['list'\]\[1\]"):
+        state.check()
+    assert state == {"list": [1]}
+    state.check()
+
+
+def test_a_cycle_is_found_and_taken_back() -> None:
     state = InvocationState({"list": []})
-    state["list"].append({1})
-    with pytest.raises(TypeError, match=r"invocation_state\['list'\]\[0\]"):
-        state.snapshot()
+    state["list"].append(state["list"])
+    with pytest.raises(TypeError, match="nested more than 100 deep"):
+        state.check()
+    assert state == {"list": []}
+
+
+@pytest.mark.parametrize("value", ["\ud800", {"a\udfff": 1}, 2**20_000], ids=["text", "key", "number"])
+def test_what_some_reader_of_json_refuses_is_refused_when_it_is_written(value: Any) -> None:
+    with pytest.raises(TypeError, match="invocation_state"):
+        InvocationState({"k": value})
 
 
 def test_a_bottomless_value_is_refused_not_followed() -> None:
@@ -66,14 +100,14 @@ def test_a_bottomless_value_is_refused_not_followed() -> None:
         check_json(deep, "x")
 
 
-def test_a_snapshot_restores_the_same_dict_object() -> None:
-    state = InvocationState({"a": 1})
-    snapshot = state.snapshot()
+def test_undo_goes_back_to_the_last_check_in_the_same_dict_object() -> None:
+    state = same = InvocationState({"a": 1})
     state["b"] = 2
-    same = state
-    state.restore(snapshot)
+    state.check()
+    state["c"] = 3
+    state.undo()
     assert same is state
-    assert state == {"a": 1}
+    assert state == {"a": 1, "b": 2}
 
 
 def test_a_command_id_is_new_once_and_the_memory_is_bounded() -> None:
@@ -92,7 +126,7 @@ def test_events_are_numbered_without_gaps_over_a_handover() -> None:
     when = datetime(2026, 1, 1)
     for _ in range(150):
         state.events.add("custom", when, 1, {})
-    state.pack_events()
+    state.pack()
     again = RunState.model_validate_json(state.model_dump_json(exclude_none=True))
     again.events.add("custom", when, 1, {})
     assert [event.seq for event in again.events.after(50)] == list(range(51, 152))
