@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
-from pydantic import TypeAdapter
+from pydantic_core import from_json, to_json
 
 from outlast.messages import Json
 from outlast.runtime import EffectCall, current_effects, current_runtime
@@ -22,7 +22,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _LOCAL: dict[str, SideEffect[..., Any]] = {}
-_JSON = TypeAdapter(Any)
 
 
 class SideEffect(Generic[P, R]):
@@ -55,8 +54,9 @@ class SideEffect(Generic[P, R]):
         """Run the function here and now, in a thread if it is synchronous; the worker's side of the activity."""
         if not inspect.iscoroutinefunction(self.fn):
             value = await awaited(await in_thread(lambda: self.fn(*args, **kwargs)))
-            return _JSON.dump_python(value, mode="json")
-        return _JSON.dump_python(await awaited(self.fn(*args, **kwargs)), mode="json")
+        else:
+            value = await awaited(self.fn(*args, **kwargs))
+        return from_json(to_json(value))
 
 
 @overload

@@ -320,7 +320,7 @@ def _readable(error: ValidationError) -> str:
 
 
 _ANY = TypeAdapter(Any)
-_CONTENT = TypeAdapter(TextBlock | MediaBlock)
+_BLOCKS = TypeAdapter(tuple[TextBlock | MediaBlock, ...])
 
 
 def content_of(value: object) -> ToolContent:
@@ -333,10 +333,9 @@ def content_of(value: object) -> ToolContent:
         return well_formed(value)
     if value is None:
         return ""
-    if isinstance(value, TextBlock | MediaBlock):
-        return (value,)
-    if isinstance(value, list | tuple) and value and all(isinstance(v, TextBlock | MediaBlock) for v in value):
-        return tuple(value)
+    blocks = (value,) if isinstance(value, TextBlock | MediaBlock) else value
+    if isinstance(blocks, list | tuple) and blocks and all(isinstance(v, TextBlock | MediaBlock) for v in blocks):
+        return _BLOCKS.validate_json(_BLOCKS.dump_json(tuple(blocks)))
     return _ANY.dump_json(value).decode()
 
 

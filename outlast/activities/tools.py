@@ -57,7 +57,7 @@ async def run_tool(
             value = await in_thread(lambda: tool.fn(**values), executor)
             value = await value if isinstance(value, Awaitable) else value
         if isinstance(value, ToolResult):
-            return value.replace(call_id=context.call_id, name=tool.name)
+            return value.replace(call_id=context.call_id, name=tool.name, content=content_of(value.content))
         return ToolResult(call_id=context.call_id, name=tool.name, content=content_of(value))
     except (OutlastError, asyncio.CancelledError):
         raise

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from typing import Any
 
 import pytest
 from temporalio.api.enums.v1 import EventType
+from temporalio.client import WorkflowExecutionStatus, WorkflowHistory
 
-from outlast import Agent, AgentOptions, AgentRunPaused, tool
+from outlast import Agent, AgentOptions, AgentRunFailed, AgentRunPaused, HookContext, create_middleware, tool
 from outlast.client import Run
+from outlast.model import ModelRequest
 from outlast.testing import LocalEnv, ScriptedModel, call, local_env
+from tests.unit.misdeeds import argument_cases, effect_cases, hook_cases, model_cases, tool_cases
 from tests.workflows.hostile import HOSTILE, POINTS, Hostile, act, answer, hostile_agents, raiser, stall
 
 
@@ -26,10 +30,10 @@ async def paused(run: Run) -> tuple[AgentRunPaused, float]:
 async def assert_sound(env: LocalEnv, run_id: str) -> None:
     """No workflow task ever failed, and the run's own task is there: neither stuck nor a zombie."""
     handle = env.temporal.get_workflow_handle(run_id)
-    assert "run" in await handle.query("__stack_trace")
-    for history in [await handle.fetch_history()]:
-        kinds = [event.event_type for event in history.events]
-        assert EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED not in kinds
+    description = await handle.describe()
+    if description.status == WorkflowExecutionStatus.RUNNING:
+        assert "in run" in await handle.query("__stack_trace")
+    assert not hurt(await handle.fetch_history())
 
 
 @pytest.mark.parametrize("point", POINTS)
@@ -105,6 +109,64 @@ async def test_a_hostile_model_parks_the_run_and_names_the_call() -> None:
         for error, _ in await asyncio.gather(*map(paused, runs)):
             assert error.where == "model call of step 1"
         await asyncio.gather(*(assert_sound(env, run.id) for run in runs))
+
+
+async def test_what_no_json_holds_and_errors_that_cannot_be_told_never_stick_a_run() -> None:
+    """Two hundred misdeeds beside each other: each as documented, no workflow task ever fails, no zombie (T4, T6)."""
+    kinds = (hook_cases(), argument_cases(), tool_cases(), effect_cases(), model_cases())
+    cases = [case for kind in kinds for case in kind.values()]
+    async with local_env([case.agent for case in cases]) as env:
+        runs = [await env.client.start(case.agent.name, "go") for case in cases]
+        for case, outcome in zip(cases, await asyncio.gather(*map(outcome_of, runs)), strict=True):
+            said = case.outcome if case.outcome.startswith(("paused", "failed")) else f".*({case.outcome})"
+            assert re.match(f"(?s){said}", outcome), (case, outcome)
+        await asyncio.gather(*(assert_sound(env, run.id) for run in runs))
+
+
+async def outcome_of(run: Run) -> str:
+    try:
+        result = await asyncio.wait_for(run.result(), 90)
+    except AgentRunPaused as error:
+        return f"paused {error.where}: {error.error}"
+    except AgentRunFailed as error:
+        return f"failed {error.code}: {error.message}"
+    return " ".join(found.text for message in result.messages for found in message.tool_results)
+
+
+async def test_a_task_that_a_hook_starts_cannot_end_the_worker() -> None:
+    """Temporal's own task fails and is tried again, so that a deploy heals it; the runs beside it go on."""
+    hostile: list[bool] = [True]
+
+    def starter(kind: type[BaseException]) -> Agent:
+        async def fail() -> None:
+            raise kind
+
+        async def wrap(request: ModelRequest, call_next: Any, ctx: HookContext) -> Any:
+            if hostile:
+                await asyncio.gather(fail(), call_next(request))
+            return await call_next(request)
+
+        starting = create_middleware("x", wrap_model=wrap)
+        options = AgentOptions(name=kind.__name__, model=ScriptedModel(["done"] * 9), middleware=[starting])
+        return Agent(options)
+
+    bad = [starter(kind) for kind in (SystemExit, KeyboardInterrupt, GeneratorExit)]
+    good = Agent(AgentOptions(name="good", model=ScriptedModel([answer] * 9), tools=[act]))
+    async with local_env([*bad, good]) as env:
+        runs = [await env.client.start(agent.name, "go") for agent in bad]
+        for run in runs:
+            handle = env.temporal.get_workflow_handle(run.id)
+            while not hurt(await handle.fetch_history()) and not (await run.info()).error:
+                await asyncio.sleep(0.05)
+        assert (await (await env.client.start("good", "go")).result()).output == "done"
+        hostile.clear()
+        assert [(await run.info()).status for run in runs] == ["running", "running", "paused"]
+        await runs[2].resume()  # GeneratorExit reached the hook
+        assert [(await run.result()).output for run in runs] == ["done"] * 3
+
+
+def hurt(history: WorkflowHistory) -> bool:
+    return any(event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED for event in history.events)
 
 
 async def test_a_hook_that_stalls_is_interrupted_by_temporal_and_the_run_goes_on_once_it_does_not() -> None:
