@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import Sequence
 
 from pydantic import ValidationError
+from pydantic_core import from_json
 from temporalio import workflow
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
@@ -30,10 +31,15 @@ WORKFLOW = "AgentRun"
 
 @workflow.defn(name=WORKFLOW)
 class AgentRun:
-    """Arguments: :class:`~outlast.state.RunInput`, or a carried state and its transcript's chunks."""
+    """Arguments: :class:`~outlast.state.RunInput`, or a carried state and its transcript's chunks.
+
+    They come as they are (:class:`~outlast.workflows.sandbox.RawInputRunner`), so that none can stick a run.
+    """
+
+    takes_raw_input = True
 
     @workflow.init
-    def __init__(self, *parts: Json) -> None:
+    def __init__(self, parts: Sequence[RawValue]) -> None:
         self._execution: Execution | None = None
         self._fault = ""
         self._state: RunState | None = None
@@ -72,7 +78,7 @@ class AgentRun:
             self._state.status = "paused"
 
     @workflow.run
-    async def run(self, *parts: Json) -> RawValue:
+    async def run(self, parts: Sequence[RawValue]) -> RawValue:
         """Run to the end; see :func:`outlast.loop.drive`."""
         if self._state is None:
             raise ApplicationError(self._fault, type="INVALID_INPUT", non_retryable=True)
@@ -225,19 +231,31 @@ class AgentRun:
             self._execution.record("input.refused", name=clean_text(name, 80), reason=clean_text(reason, 500))
 
 
-def _read(parts: Sequence[Json]) -> tuple[RunState, list[tuple[int, int]]]:
-    """The state that these arguments hold, and how its transcript is divided in chunks."""
-    if not parts or not isinstance(parts[0], dict):
+def _read(parts: Sequence[RawValue]) -> tuple[RunState, list[tuple[int, int]]]:
+    """The state that these arguments hold, and how its transcript is divided in chunks.
+
+    Raises:
+        ValueError, TypeError: They hold none; the message says what they should be.
+    """
+    head = from_json(_data(parts[0])) if parts else None
+    if not isinstance(head, dict):
         raise ValueError("it must be an object like {'agent': NAME, 'input': TEXT}")
-    if "state" in parts[0]:
-        carried = CarriedState.model_validate(parts[0])
-        carried.state.transcript = [message for chunk in parts[1:] for message in load_messages(chunk)]
+    if "state" in head:
+        carried = CarriedState.model_validate(head)
+        carried.state.transcript = [message for part in parts[1:] for message in load_messages(_data(part))]
         lengths = [length for length, _ in carried.layout]
         if min(lengths, default=1) < 1 or sum(lengths) != len(carried.state.transcript):
             raise ValueError("the layout does not fit the transcript")
         return carried.state, carried.layout
-    start = RunInput.model_validate(parts[0])
+    start = RunInput.model_validate(head)
     earlier = (*start.messages, *([user(start.input)] if start.input else []))
     if not earlier:
         raise ValueError("neither 'input' nor 'messages' gives the agent anything to do")
     return new_state(start, repair_sequence(earlier), workflow.now()), []
+
+
+def _data(part: RawValue) -> bytes:
+    encoding = part.payload.metadata.get("encoding")
+    if encoding != b"json/plain":
+        raise ValueError(f"it must be JSON (encoding json/plain), not {encoding!r:.80}")
+    return part.payload.data

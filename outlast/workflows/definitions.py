@@ -19,7 +19,7 @@ from outlast.agent import Agent
 from outlast.middleware.contract import HOOKS, hook_of
 from outlast.registry import AgentRegistry
 from outlast.workflows.module_finder import remember_file
-from outlast.workflows.sandbox import GuardedRunner
+from outlast.workflows.sandbox import GuardedRunner, RawInputRunner
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def sandbox_runner(agents: Iterable[Agent]) -> SandboxedWorkflowRunner:
         parents = {name.rpartition(".")[0] for name in guarded} - {""}
     passed = {name for name in list(sys.modules) if name not in guarded and name != "__main__"}
     restrictions = SandboxRestrictions.default
-    return GuardedRunner(restrictions=restrictions.with_passthrough_modules(*passed))
+    return GuardedRunner(runner_class=RawInputRunner, restrictions=restrictions.with_passthrough_modules(*passed))
 
 
 @contextmanager

@@ -7,12 +7,13 @@ own data, so no user's code is let out by asking directly.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation
 from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
 from temporalio.converter import SerializationContext, StorageDriverStoreContext
-from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails
+from temporalio.worker import UnsandboxedWorkflowRunner, WorkflowInstance, WorkflowInstanceDetails
 from temporalio.worker._command_aware_visitor import CommandInfo
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 from temporalio.worker.workflow_sandbox._runner import _Instance
@@ -26,6 +27,19 @@ class GuardedRunner(SandboxedWorkflowRunner):
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
         """Temporal calls this for every run that comes into memory."""
         return _GuardedInstance(det, self.runner_class, self.restrictions)
+
+
+class RawInputRunner(UnsandboxedWorkflowRunner):
+    """Runs workflows inside the sandbox; those that say so get their arguments undecoded.
+
+    Temporal decodes arguments before any of our code runs: bytes that nobody can read would make a start stick.
+    """
+
+    def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
+        """Temporal calls this for every run that comes into memory."""
+        if getattr(det.defn.cls, "takes_raw_input", False):
+            det = dataclasses.replace(det, defn=dataclasses.replace(det.defn, name=None))
+        return super().create_instance(det)
 
 
 class _GuardedInstance(_Instance):

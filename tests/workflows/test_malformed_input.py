@@ -5,17 +5,23 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import re
 from typing import Any
 
 import pytest
-from temporalio.api.common.v1 import Payload, Payloads, WorkflowExecution
+from temporalio.api.common.v1 import Payload, Payloads, WorkflowExecution, WorkflowType
 from temporalio.api.enums.v1 import EventType, UpdateWorkflowExecutionLifecycleStage
+from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.update.v1 import Input, Meta, Request, WaitPolicy
-from temporalio.api.workflowservice.v1 import SignalWorkflowExecutionRequest, UpdateWorkflowExecutionRequest
+from temporalio.api.workflowservice.v1 import (
+    SignalWorkflowExecutionRequest,
+    StartWorkflowExecutionRequest,
+    UpdateWorkflowExecutionRequest,
+)
 from temporalio.client import WorkflowFailureError
 from temporalio.service import RPCError
 
-from outlast import Agent, AgentOptions, AgentRunFailed, tool
+from outlast import Agent, AgentOptions, AgentRunFailed, AgentRunPaused, tool
 from outlast.client import Run
 from outlast.middleware import human_in_the_loop
 from outlast.model import ModelRequest
@@ -54,6 +60,20 @@ def json_payload(value: Any) -> Payload:
     return Payload(metadata={"encoding": b"json/plain"}, data=json.dumps(value).encode())
 
 
+REFERENCE = b"temporal.api.sdk.v1.ExternalStorageReference"
+FORGED = [
+    Payload(metadata={"encoding": b"json/protobuf", "messageType": REFERENCE}, data=data)
+    for data in (
+        b"",
+        b"{",
+        b"{}",
+        b'{"driverName": "nobody"}',
+        b'{"driverName": "outlast.directory", "claimData": {"key": "../x"}}',
+    )
+] + [Payload(metadata={"encoding": b"json/external-storage-reference"}, data=b"{}")]
+"""What looks as if the value were in external storage; Temporal reads it before any handler runs."""
+
+
 def junk(dice: random.Random) -> Payloads:
     """One malformed input: wrong JSON, wrong types, wrong encodings, wrong arity, huge, deep, or odd."""
     values: list[Any] = [None, 3, True, ["approve"], [], [GOOD], {}, {"interrupt": 7}, {"interrupt": "publish"}]
@@ -61,6 +81,10 @@ def junk(dice: random.Random) -> Payloads:
     values += [{**GOOD, "decision": decision} for decision in decisions]
     values += [{**GOOD, "extra": 1}, {**GOOD, "interrupt": ""}, {**GOOD, "interrupt": "publish:{}"}, {**GOOD, "by": 3}]
     values += [{**GOOD, "interrupt": "x" * 50_000}, {"text": ""}, {"message": {"role": "assistant"}}, {"text": 3}]
+    values += [{**GOOD, field: "\ud800"} for field in ("by", "comment", "id", "reason", "interrupt")]
+    values += [{**GOOD, "decision": {"reject": "\udfff"}}, {**GOOD, "id": "\ud800"}, {"text": "hi", "id": "\ud800"}]
+    values += [{"text": "\ud800"}, {"reason": "\ud800"}, {**GOOD, "by": float("nan")}, {**GOOD, "x\ud800": 1}]
+    values += [{**GOOD, "decision": {"edit": {"title": "\ud800"}}}, {**GOOD, "decision": {"edit": {"\udc00": 1}}}]
     payloads = [json_payload(value) for value in values]
     texts = (
         b"",
@@ -70,6 +94,8 @@ def junk(dice: random.Random) -> Payloads:
         b"NaN",
         b'{"a": 1, "a": 2}',
         b'{"interrupt": "\\u0000"}',
+        b'{"interrupt": "publish", "decision": {"edit": {"title": ' + b"9" * 5000 + b"}}}",
+        b'{"interrupt": "publish", "decision": {"edit": ' + b'{"a":' * 200 + b"1" + b"}" * 200 + b"}}",
     )
     payloads += [Payload(metadata={"encoding": b"json/plain"}, data=text) for text in texts]
     payloads += [
@@ -84,8 +110,15 @@ def junk(dice: random.Random) -> Payloads:
             b"x" * 500,
         )
     ]
-    payloads += [Payload(), Payload(metadata={"odd": b"\0\xff"}, data=b"{}")]
+    payloads += [Payload(), Payload(metadata={"odd": b"\0\xff"}, data=b"{}"), *FORGED]
     return Payloads(payloads=dice.choices(payloads, k=dice.choice([0, 1, 1, 1, 1, 2, 5])))
+
+
+def junk_starts() -> list[Payload]:
+    texts = (b"", b"{", b"\xff\xfe", b"[" * 5000, b'{"agent": "a", "input": ' + b"9" * 5000 + b"}")
+    found = [Payload(metadata={"encoding": b"json/plain"}, data=text) for text in texts]
+    encodings = (b"", b"binary/plain", b"binary/null", b"json/protobuf", b"binary/protobuf", b"odd", b"\xff")
+    return [*found, *(Payload(metadata={"encoding": item}, data=b"x") for item in encodings), Payload(), *FORGED]
 
 
 NAMES = [
@@ -187,6 +220,14 @@ async def test_a_command_with_an_id_is_obeyed_once() -> None:
         ([{"agent": "a", "input": 3}], "input"),
         ([{"agent": "a", "messages": [{"role": "king"}]}], "messages.0.role"),
         ([{"state": {"agent": 3}, "layout": []}], "state.agent"),
+        ([{"state": {"agent": "a"}, "layout": [[5, 0]]}], "layout does not fit"),
+        ([{"state": {"agent": "a"}, "layout": [[2, 0], [-2, 0]]}], "layout does not fit"),
+        ([{"state": {"agent": "a"}, "layout": []}, "text"], "messages|valid"),
+        ([{"agent": "a" * 2000, "input": "hi"}], "agent"),
+        ([{"agent": "a", "input": "hi", "parent": {"run_id": "", "call_id": "x"}}], "parent.run_id"),
+        ([{"agent": "a", "input": "hi", "invocation_state": {"x": float("nan")}}], "not a JSON value"),
+        ([{"agent": "a", "input": "hi", "invocation_state": {"x": "\ud800"}}], "hex escape"),
+        ([{"agent": "a", "input": "\ud800"}], "hex escape"),
     ],
 )
 async def test_a_malformed_start_fails_at_once_and_says_what_is_wrong(arguments: list[Any], message: str) -> None:
@@ -196,6 +237,50 @@ async def test_a_malformed_start_fails_at_once_and_says_what_is_wrong(arguments:
         )
         with pytest.raises(WorkflowFailureError) as caught:
             await handle.result()
-        assert message in str(caught.value.cause)
+        assert re.search(message, str(caught.value.cause)), caught.value.cause
         with pytest.raises(AgentRunFailed, match="INVALID_INPUT"):
             await env.client.get(handle.id).result()
+
+
+@pytest.mark.parametrize("limits", [{"events": -5}, {"size": 0}, {"seconds": "nan"}, {"seconds": -1.0}])
+async def test_odd_history_limits_slow_a_run_down_at_most(limits: dict[str, Any]) -> None:
+    async with local_env([gated()]) as env:
+        start = {"agent": "a", "input": "go", "history_limits": limits}
+        handle = await env.temporal.start_workflow(
+            "AgentRun", start, id=f"odd-{random.random()}", task_queue=env.task_queue
+        )
+        run = await waiting(env.client.get(handle.id))
+        await run.decide("publish", "approve")
+        assert (await run.result()).output == "done"
+
+
+async def test_a_start_too_large_to_hand_over_waits_for_its_agent_where_it_is() -> None:
+    """Without storage 1.8 MB can be started and not continued as new."""
+    async with local_env([gated()]) as env:
+        run = await env.client.start("nobody", "x" * 1_895_000)
+        with pytest.raises(AgentRunPaused, match="no agent is named 'nobody'"):
+            await run.result()
+        await run.resume()
+        with pytest.raises(AgentRunPaused, match="no agent is named 'nobody'"):
+            await run.result()
+        await run.abort("enough")
+        with pytest.raises(AgentRunFailed, match="ABORTED: enough"):
+            await run.result()
+
+
+@pytest.mark.parametrize("payload", junk_starts(), ids=lambda payload: repr(payload.data[:20]))
+async def test_bytes_that_no_one_can_read_fail_a_start_at_once(payload: Payload) -> None:
+    async with local_env([gated()]) as env:
+        run_id = f"junk-{random.random()}"
+        await env.temporal.workflow_service.start_workflow_execution(
+            StartWorkflowExecutionRequest(
+                namespace=env.temporal.namespace,
+                workflow_id=run_id,
+                workflow_type=WorkflowType(name="AgentRun"),
+                task_queue=TaskQueue(name=env.task_queue),
+                request_id=run_id,
+                input=Payloads(payloads=[payload]),
+            )
+        )
+        with pytest.raises(AgentRunFailed, match="INVALID_INPUT"):
+            await asyncio.wait_for(env.client.get(run_id).result(), 5)
