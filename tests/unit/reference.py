@@ -1,6 +1,7 @@
 """A small reference model of one step's hooks, written apart from the engine, for comparing traces.
 
-A middleware here is (name, what its before_tool does); what it does is "pass", "edit", "reject" or "raise".
+A middleware here is a :class:`Spec`: what its before_tool does ("pass", "edit", "reject"), its around_tool ("pass",
+"twice", "answer", "raise", "catch"), and whether its after_tool rewrites the result.
 """
 
 from __future__ import annotations
@@ -37,14 +38,11 @@ def expected(stack: list[Spec], calls: list[str]) -> tuple[list[str], list[str]]
             agreed[asks.name] = marks[x]
     texts: dict[str, str] = dict(rejected)
     for x in calls:
-        if x in rejected:
-            continue
-        trace += _enter(stack, x + marks[x])
-        texts[x] = ("[edited]" if marks[x] else "") + f"ran {x}{marks[x]}"
-        for spec in stack:
-            if spec.around == "answer":
-                texts[x] = ("[edited]" if marks[x] else "") + f"{spec.name} answers"
-                break
+        if x not in rejected:
+            lines, texts[x], ok = _around(stack, x + marks[x], set())
+            trace += lines
+            if ok and marks[x]:
+                texts[x] = "[edited]" + texts[x]
     for x in calls:
         for spec in reversed(stack):
             trace.append(f"after {spec.name} {x}")
@@ -53,16 +51,23 @@ def expected(stack: list[Spec], calls: list[str]) -> tuple[list[str], list[str]]
     return trace, [texts[x] for x in calls]
 
 
-def _enter(stack: list[Spec], call: str) -> list[str]:
-    """What ``around_tool`` hooks write down, outermost first.
+def _around(stack: list[Spec], call: str, ran: set[str]) -> tuple[list[str], str, bool]:
+    """What ``around_tool`` hooks write down, outermost first; the text they come to; whether it is a success.
 
     One that tries twice enters what is inside it twice; a body that has succeeded does not run again.
     """
     if not stack:
-        return [f"body {call}"]
+        lines = [] if call in ran else [f"body {call}"]
+        ran.add(call)
+        return lines, f"ran {call}", True
     spec, *inner = stack
-    if spec.around == "answer":
-        return [f"around {spec.name} {call}"]
-    inside = _enter(inner, call)
-    again = [line for line in inside if line != f"body {call}"] if spec.around == "twice" else []
-    return [f"around {spec.name} {call}", *inside, *again]
+    lines = [f"around {spec.name} {call}"]
+    if spec.around in ("answer", "raise"):
+        return lines, f"{spec.name} {spec.around}s", spec.around == "answer"
+    text, ok = "", False
+    for _ in range(2 if spec.around == "twice" else 1):
+        more, text, ok = _around(inner, call, ran)
+        lines += more
+        if not ok:
+            return (lines, f"{spec.name} catches", True) if spec.around == "catch" else (lines, text, False)
+    return lines, text, ok

@@ -10,6 +10,7 @@ from outlast import (
     Agent,
     AgentOptions,
     AgentRunFailed,
+    AgentRunPaused,
     HitlInterrupt,
     HookContext,
     ToolContext,
@@ -339,6 +340,139 @@ async def test_an_around_tool_hook_may_interrupt_and_read_the_answer() -> None:
     await suspended(run)
     run.decide("publish", "approve")
     assert results(await run.result()) == ["published draft"]
+
+
+@pytest.mark.parametrize(
+    ("decision", "ran", "expected"),
+    [
+        ("approve", [("publish", "draft")], "published draft"),
+        ({"edit": {"title": "mine"}}, [("publish", "mine")], "published mine"),
+        ({"reject": "no"}, [], "no"),
+    ],
+)
+async def test_an_around_tool_hooks_question_is_obeyed_whatever_the_hook_makes_of_the_answer(
+    decision: Any, ran: list[Any], expected: str
+) -> None:
+    """Fail closed: the hook here takes every answer for a yes."""
+
+    async def careless(call: ToolCall, call_next: ToolNext, ctx: HookContext) -> ToolResult:
+        if ctx.decision(call) is None:
+            raise HitlInterrupt(call.name, call.args)
+        return await call_next(call)
+
+    run = run_of([ASK, "done"], create_middleware("gate", around_tool=careless))
+    await suspended(run)
+    run.restart()
+    run.decide("publish", decision)
+    assert results(await run.result())[0].endswith(expected)
+    assert ran == RAN
+
+
+async def test_what_a_person_is_shown_is_what_runs_also_where_a_hook_shows_something_else() -> None:
+    """AC-69."""
+
+    def show(call: ToolCall, ctx: HookContext) -> None:
+        if ctx.decision(call) is None:
+            raise HitlInterrupt("spend", {"euros": 7})
+
+    run = run_of([ASK, "done"], create_middleware("shows", before_tool=show))
+    await suspended(run)
+    assert (run.pending[0].tool, run.pending[0].args) == ("spend", {"euros": 7})
+    run.decide("spend", "approve")
+    result = await run.result()
+    assert RAN == [("spend", 7)]
+    assert 'What ran: spend:{"euros": 7}' in results(result)[0]
+
+
+async def test_an_answer_to_one_gate_never_opens_another() -> None:
+    """The first gate asks, and does not read its answer; the second must ask for itself."""
+    asked: list[str] = []
+
+    def first(call: ToolCall, ctx: HookContext) -> None:
+        asked.append("first")
+        if len(asked) == 1:
+            raise HitlInterrupt(call.name, call.args)
+
+    run = run_of([ASK, "done"], create_middleware("first", before_tool=first), human_in_the_loop({"publish": True}))
+    await suspended(run)
+    run.decide("publish", "approve")
+    await suspended(run)
+    assert RAN == []
+    run.decide("publish", {"reject": "no"})
+    assert results(await run.result()) == ["no"]
+
+
+async def test_a_hook_cannot_read_the_answer_that_another_one_asked_for() -> None:
+    stolen: list[Any] = []
+
+    def curious(call: ToolCall, ctx: HookContext) -> None:
+        stolen.append(ctx.decision(call))
+
+    def edit(call: ToolCall, ctx: HookContext) -> ToolCall | None:
+        decision = ctx.decision(call)
+        if decision is None and call.args["title"] == "draft":
+            raise HitlInterrupt(call.name, call.args)
+        return None
+
+    run = run_of(
+        [ASK, "done"], create_middleware("curious", before_tool=curious), create_middleware("edit", before_tool=edit)
+    )
+    await suspended(run)
+    run.decide("publish", {"edit": {"title": "x"}})
+    await run.result()
+    assert [item for item in stolen if item is not None] == []
+
+
+async def test_a_rejected_hook_that_does_not_read_its_answer_rejects() -> None:
+    """Fail closed: the hook says yes the second time, the person said no."""
+    asked: list[str] = []
+
+    def once(call: ToolCall, ctx: HookContext) -> None:
+        asked.append(call.id)
+        if len(asked) == 1:
+            raise HitlInterrupt(call.name, call.args)
+
+    run = run_of([ASK, "done"], create_middleware("once", before_tool=once))
+    await suspended(run)
+    run.decide("publish", {"reject": "never"})
+    assert results(await run.result()) == ["never"]
+    assert RAN == []
+
+
+async def test_a_rejected_call_cannot_run_by_any_later_route() -> None:
+    """D18, D19: not after a restart, not by a second answer, not by a resume."""
+
+    def fragile(result: ToolResult, ctx: HookContext) -> None:
+        if ctx.invocation_state.setdefault("tries", 0) == 0 and not failed:
+            failed.append(True)
+            raise RuntimeError("not yet")
+
+    failed: list[bool] = []
+    run = run_of([ASK, "done"], human_in_the_loop({"publish": True}), create_middleware("fragile", after_tool=fragile))
+    await suspended(run)
+    run.decide("publish", {"reject": "no"})
+    with pytest.raises(AgentRunPaused):
+        await run.result()
+    run.restart()
+    with pytest.raises(DecisionRefused):
+        run.decide("publish", "approve")
+    run.resume()
+    assert results(await run.result()) == ["no"]
+    assert RAN == []
+
+
+async def test_a_resume_with_more_state_keeps_the_standing_decisions() -> None:
+    """D23: what an operator stored before the start still stands after restarts and decisions."""
+    run = run_of(
+        [call("spend", euros=1), ASK, call("spend", euros=2), "done"],
+        state={"__hitl_decisions": {"spend": "approve"}, "tenant": "acme"},
+    )
+    await suspended(run)
+    run.restart()
+    run.decide("publish", "approve")
+    result = await run.result()
+    assert RAN == [("spend", 1), ("publish", "draft"), ("spend", 2)]
+    assert result.invocation_state == {"__hitl_decisions": {"spend": "approve"}, "tenant": "acme"}
 
 
 async def test_siblings_that_ran_do_not_run_again_after_a_tool_was_decided() -> None:

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outlast import Agent, AgentOptions, HookContext, ToolRejection, create_middleware, tool
+from outlast.errors import ToolError
 from outlast.middleware.contract import ToolNext
 from outlast.testing import MemoryRuntime, ScriptedModel, call, calls
 from outlast.tools import ToolCall, ToolResult
@@ -17,7 +18,7 @@ from tests.unit.reference import Spec, expected
 SPECS = st.lists(
     st.tuples(
         st.sampled_from(["pass", "edit", "edit", "reject"]),
-        st.sampled_from(["pass", "pass", "twice", "answer"]),
+        st.sampled_from(["pass", "pass", "twice", "catch", "answer", "raise"]),
         st.booleans(),
     ),
     max_size=5,
@@ -38,9 +39,16 @@ def middleware(spec: Spec, trace: list[str]) -> object:
         trace.append(f"around {spec.name} {call.args['x']}{call.args.get('marks', '')}")
         if spec.around == "answer":
             return ToolResult(call_id=call.id, name=call.name, content=f"{spec.name} answers")
-        if spec.around == "twice":
-            await call_next(call)
-        return await call_next(call)
+        if spec.around == "raise":
+            raise ToolError(f"{spec.name} raises")
+        try:
+            if spec.around == "twice":
+                await call_next(call)
+            return await call_next(call)
+        except ToolError:
+            if spec.around != "catch":
+                raise
+            return ToolResult(call_id=call.id, name=call.name, content=f"{spec.name} catches")
 
     async def after(result: ToolResult, ctx: HookContext) -> ToolResult | None:
         x = result.call_id.rpartition("_")[2]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -312,8 +314,6 @@ async def test_the_step_is_one_based_and_counts_turns_not_retries() -> None:
 
 
 async def test_results_come_in_call_order_whatever_finishes_first() -> None:
-    import asyncio
-
     @tool
     async def wait(ms: int) -> str:
         """Wait."""
@@ -330,6 +330,80 @@ async def test_around_tool_may_not_edit_the_call_since_no_gate_has_seen_the_edit
 
     with pytest.raises(AgentRunPaused, match="edit them in before_tool"):
         await outcome([call("add", a=1, b=2), "done"], create_middleware("x", around_tool=sneak))
+
+
+async def test_a_hook_that_calls_twice_at_once_runs_the_body_once() -> None:
+    ran: list[int] = []
+
+    @tool
+    async def count() -> str:
+        """Count."""
+        ran.append(1)
+        await asyncio.sleep(0)
+        return "counted"
+
+    async def both(call: ToolCall, call_next: ToolNext, ctx: HookContext) -> ToolResult:
+        first, second = await asyncio.gather(call_next(call), call_next(call))
+        assert first == second
+        return first
+
+    texts, _ = await outcome([call("count"), "done"], create_middleware("x", around_tool=both), tools=[count])
+    assert (texts, ran) == (["counted"], [1])
+
+
+async def test_after_tool_may_refuse_a_result_and_the_run_goes_on() -> None:
+    """AC-11, AC-81: the model reads the refusal instead of the result; the hooks after it see that."""
+    trace: list[str] = []
+
+    def refuse(result: ToolResult, ctx: HookContext) -> None:
+        raise ToolRejection("withheld")
+
+    texts, run = await outcome(
+        [call("add", a=1, b=2), "done"], Tracer("A", trace), create_middleware("no", after_tool=refuse)
+    )
+    assert texts == ["withheld"]
+    assert run.state.transcript[2].tool_results[0].is_error
+    assert trace.count("after_tool A") == 1
+
+
+@pytest.mark.parametrize("point", ["before_model", "wrap_model", "after_model", "before_tool", "after_tool"])
+async def test_what_a_hook_wrote_before_it_failed_is_taken_back_since_it_runs_again(point: str) -> None:
+    failing = [True]
+
+    def count(value: Any, ctx: HookContext) -> None:
+        ctx.invocation_state["count"] = ctx.invocation_state.get("count", 0) + 1
+        ctx.invocation_state.setdefault("list", []).append(ctx.step)
+        if failing:
+            failing.clear()
+            raise RuntimeError("once")
+
+    async def wrap(value: Any, call_next: Any, ctx: HookContext) -> Any:
+        count(value, ctx)
+        return await call_next(value)
+
+    hook: Any = wrap if point == "wrap_model" else count
+    run = MemoryRuntime(agent([call("add", a=1, b=2), "done"], create_middleware("x", **{point: hook})), "go")
+    with pytest.raises(AgentRunPaused, match="RuntimeError: once"):
+        await run.result()
+    assert run.state.invocation_state == {}
+    run.restart()
+    run.resume()
+    result = await run.result()
+    assert result.invocation_state["count"] == len(result.invocation_state["list"]) == (1 if "tool" in point else 2)
+
+
+async def test_a_frozen_error_is_told_as_it_is() -> None:
+    """Frozen errors refuse what contextlib does to an exception on its way out."""
+
+    @dataclass(frozen=True)
+    class Frozen(Exception):
+        code: int
+
+    def fail(request: ModelRequest, ctx: HookContext) -> None:
+        raise Frozen(7)
+
+    with pytest.raises(AgentRunPaused, match=r"before_model of 'x'.*Frozen"):
+        await outcome(["done"], create_middleware("x", before_model=fail))
 
 
 async def test_an_edit_is_shown_to_the_hooks_before_the_editor() -> None:
