@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Literal, TypeAlias
 
 from pydantic import Field
+from pydantic_core import to_json
 
 from outlast.messages import Json, Value
 
@@ -80,10 +83,18 @@ class EventLog:
             del self._events[:-KEPT_EVENTS]
         return event
 
-    def after(self, cursor: int, limit: int = 200) -> list[Event]:
-        """Events with a greater ``seq`` than the cursor, oldest first."""
-        return [event for event in self._events if event.seq > cursor][:limit]
+    def after(self, cursor: int, limit: int = 200, max_bytes: int | None = None) -> list[Event]:
+        """Events with a greater ``seq`` than the cursor, oldest first; the first of them even if it is too large."""
+        found = [event for event in self._events if event.seq > cursor][:limit]
+        return found if max_bytes is None else found[: max(1, _fitting(found, max_bytes))]
 
-    def tail(self, count: int) -> tuple[Event, ...]:
-        """The newest ``count`` events."""
-        return tuple(self._events[-count:]) if count else ()
+    def tail(self, count: int, max_bytes: int) -> tuple[Event, ...]:
+        """The newest events, so many and so large together at most."""
+        newest = self._events[: -count - 1 : -1]
+        return tuple(reversed(newest[: _fitting(newest, max_bytes)]))
+
+
+def _fitting(events: Sequence[Event], max_bytes: int) -> int:
+    """How many of the first of these events have room."""
+    sizes = itertools.accumulate(len(to_json(event.data)) for event in events)
+    return sum(1 for size in sizes if size <= max_bytes)

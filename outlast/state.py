@@ -24,7 +24,7 @@ from outlast.usage import Usage
 SCHEMA_VERSION = 1
 KEPT_COMMAND_IDS = 2000
 KEPT_AUDIT_RECORDS = 500
-CARRIED_EVENTS = 100
+CARRIED_EVENTS, CARRIED_EVENT_BYTES = 100, 200_000
 MAX_DEPTH, MAX_INT_BITS = 100, 10_000
 """What JSON values may be: nested so deep, and numbers so long, that every reader on their way takes them."""
 
@@ -297,7 +297,7 @@ class RunState(BaseModel):
         assert isinstance(self.invocation_state, InvocationState)
         self.invocation_state.check()
         self.event_seq = self._events.seq
-        self.event_tail = list(self._events.tail(CARRIED_EVENTS))
+        self.event_tail = list(self._events.tail(CARRIED_EVENTS, CARRIED_EVENT_BYTES))
 
     def first_time(self, command_id: str) -> bool:
         """True once per command id; an empty id is always new."""

@@ -80,8 +80,8 @@ async def watch(
             seen, delay = state, QUICK
             more = True
             while more:
-                events = await _events(handle, after)
-                more = len(events) >= 200
+                events, newest = await _events(handle, after)
+                more = bool(events) and events[-1].seq < newest
                 for event in events:
                     after = event.seq
                     answered = answered or event.kind == "model.completed"
@@ -108,16 +108,17 @@ async def _describe(handle: Any, run_id: str) -> temporalio.client.WorkflowExecu
     return description
 
 
-async def _events(handle: Any, after: int) -> list[Event]:  # noqa: ANN401 - a workflow handle
-    """The run's events after a cursor; none where no worker answers now."""
+async def _events(handle: Any, after: int) -> tuple[list[Event], int]:  # noqa: ANN401 - a workflow handle
+    """A page of the run's events after a cursor, and the newest event's number; none where no worker answers now."""
     try:
         answer: Json = await handle.query(
             "events", json_value(to_json({"after": after})), rpc_timeout=timedelta(seconds=20)
         )
     except (RPCError, temporalio.client.WorkflowQueryFailedError):
-        return []
-    found = answer.get("events", []) if isinstance(answer, Mapping) else []
-    return [Event.model_validate(item) for item in found]
+        return [], after
+    if not isinstance(answer, Mapping) or "events" not in answer:
+        return [], after
+    return [Event.model_validate(item) for item in answer["events"]], answer["seq"]
 
 
 async def _delta_texts(

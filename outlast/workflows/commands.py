@@ -205,7 +205,7 @@ def answer(state: RunState | None, run: Execution | None, name: str, args: Seque
     if name == "pending":
         return [item.model_dump(mode="json") for item in state.pending]
     if name == "events":
-        events = state.events.after(_number(options, "after"), 200)
+        events = state.events.after(_number(options, "after"), 200, _PAGE_BYTES)
         return {"seq": state.events.seq, "events": [event.model_dump(mode="json") for event in events]}
     if name == "messages":
         return _page(state, _number(options, "after"))

@@ -130,3 +130,14 @@ def test_events_are_numbered_without_gaps_over_a_handover() -> None:
     again = RunState.model_validate_json(state.model_dump_json(exclude_none=True))
     again.events.add("custom", when, 1, {})
     assert [event.seq for event in again.events.after(50)] == list(range(51, 152))
+
+
+def test_the_events_that_are_carried_and_shown_at_once_are_bounded_in_bytes_too() -> None:
+    state = RunState(agent="a")
+    for _ in range(10):
+        state.events.add("custom", datetime(2026, 1, 1), 1, {"text": "x" * 60_000})
+    state.pack()
+    assert [event.seq for event in state.event_tail] == [8, 9, 10]
+    assert [event.seq for event in state.events.after(4, max_bytes=130_000)] == [5, 6]
+    assert [event.seq for event in state.events.after(4, max_bytes=10)] == [5]
+    assert state.events.after(10, max_bytes=10) == []
