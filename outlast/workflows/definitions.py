@@ -6,13 +6,14 @@ hooks are not, so that a clock or a random number in a hook is caught and named.
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from temporalio import workflow
-from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxMatcher, SandboxRestrictions
 from temporalio.worker.workflow_sandbox._importer import Importer
 
 from outlast.agent import Agent
@@ -92,7 +93,16 @@ def sandbox_runner(agents: Iterable[Agent]) -> SandboxedWorkflowRunner:
         parents = {name.rpartition(".")[0] for name in guarded} - {""}
     passed = {name for name in list(sys.modules) if name not in guarded and name != "__main__"}
     restrictions = SandboxRestrictions.default
+    restrictions = dataclasses.replace(
+        restrictions, invalid_module_members=_while_running(restrictions.invalid_module_members)
+    )
     return GuardedRunner(runner_class=RawInputRunner, restrictions=restrictions.with_passthrough_modules(*passed))
+
+
+def _while_running(matcher: SandboxMatcher) -> SandboxMatcher:
+    """The same rules, for hooks alone: a module may read its prompts from files while it is imported."""
+    children = {name: _while_running(child) for name, child in matcher.children.items()}
+    return dataclasses.replace(matcher, children=children, only_runtime=True)
 
 
 @contextmanager
