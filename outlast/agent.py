@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import TypeAdapter
+from pydantic import BaseModel, TypeAdapter
 
 from outlast.messages import Json, system
-from outlast.middleware.contract import check_middleware, name_of
+from outlast.middleware.contract import check_middleware, hook_of, name_of
 from outlast.model import Model, ModelRequest, ModelSettings, ResponseFormat, ToolSpec
 from outlast.state import RunState
 from outlast.tools import Tool, as_tool
@@ -149,12 +149,32 @@ class Agent:
     def request(self, state: RunState) -> ModelRequest:
         """The next model call, before any hook: instructions, transcript, tools, format, settings."""
         head = (system(self.options.instructions),) if self.options.instructions else ()
-        return ModelRequest.model_construct(
-            messages=(*head, *state.transcript),
-            tools=self.tool_specs,
-            response_format=self.response_format,
-            settings=self.options.settings,
-        )
+        fixed = self._fixed if not self._edits_requests else _FIXED.validate_json(self._fixed_json)
+        return ModelRequest.model_construct(messages=(*head, *state.transcript), **fixed.__dict__)
+
+    @cached_property
+    def _edits_requests(self) -> bool:
+        return any(hook_of(item, name) for item in self.middleware for name in ("before_model", "wrap_model"))
+
+    @cached_property
+    def _fixed(self) -> _Fixed:
+        return _Fixed(tools=self.tool_specs, response_format=self.response_format, settings=self.options.settings)
+
+    @cached_property
+    def _fixed_json(self) -> bytes:
+        """Read anew for every request that hooks see: its dicts are theirs, whatever they do to them (AC-19)."""
+        return _FIXED.dump_json(self._fixed)
+
+
+class _Fixed(BaseModel):
+    """What the requests of an agent have in common."""
+
+    tools: tuple[ToolSpec, ...]
+    response_format: ResponseFormat | None
+    settings: ModelSettings
+
+
+_FIXED = TypeAdapter(_Fixed)
 
 
 def _check_options(options: AgentOptions) -> None:

@@ -21,6 +21,7 @@ from outlast.middleware import (
 )
 from outlast.middleware.contract import ModelNext, ToolNext
 from outlast.model import Completion, ModelRequest
+from outlast.state import RunState
 from outlast.testing import MemoryRuntime, ScriptedModel, call, calls
 from outlast.testing.scripted import Reply
 from outlast.tools import ToolCall, ToolResult
@@ -180,6 +181,36 @@ async def test_a_mutated_argument_dict_leaks_nowhere() -> None:
     texts, run = await outcome([call("add", a=1, b=2), "done"], create_middleware("x", before_tool=mutate))
     assert texts == ["3"]
     assert run.state.transcript[1].tool_calls[0].parse_args()[0] == {"a": 1, "b": 2}
+
+
+@pytest.mark.parametrize("point", ["before_model", "wrap_model"])
+async def test_what_a_hook_does_to_the_dicts_of_a_request_reaches_neither_the_next_step_nor_another_run(
+    point: str,
+) -> None:
+    """AC-19: schemas and settings belong to the agent, which all runs of a worker share."""
+
+    def spoil(request: ModelRequest) -> None:
+        request.tools[0].parameters["spoilt"] = True
+        request.settings.extra["spoilt"] = True
+        assert request.response_format is not None
+        request.response_format.json_schema["spoilt"] = True
+
+    async def wrap(request: ModelRequest, call_next: ModelNext, ctx: HookContext) -> Completion:
+        if ctx.step == 1:
+            spoil(request)
+        return await call_next(request)
+
+    def before(request: ModelRequest, ctx: HookContext) -> None:
+        if ctx.step == 1:
+            spoil(request)
+
+    model = ScriptedModel([call("add", a=1, b=2), '{"n": 1}'] * 2)
+    hook: Any = wrap if point == "wrap_model" else before
+    spoiling = agent([], create_middleware("x", **{point: hook}), model=model, response_format=dict[str, int])
+    for _ in range(2):
+        await MemoryRuntime(spoiling, "go").result()
+    assert ["spoilt" in request.model_dump_json() for request in model.requests] == [True, False] * 2
+    assert "spoilt" not in spoiling.request(RunState(agent="a")).model_dump_json()
 
 
 async def test_before_tool_may_edit_arguments_and_name() -> None:
