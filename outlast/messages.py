@@ -277,19 +277,22 @@ def sequence_fault(messages: Sequence[Message]) -> str | None:
         place = f"message {index} ({message.role})"
         if message.role != "tool" and open_calls:
             return f"{place} comes before the result of call {next(iter(open_calls))!r}"
-        for call in message.tool_calls:
-            if message.role != "assistant":
-                return f"{place} holds a tool call; only assistant messages may"
-            if not call.id or call.id in seen:
-                return f"{place}: call id {call.id!r} of {call.name!r} is empty or used twice"
-            seen.add(call.id)
-            open_calls[call.id] = call.name
-        for result in message.tool_results:
-            if message.role != "tool":
-                return f"{place} holds a tool result; only tool messages may"
-            if open_calls.pop(result.call_id, None) is None:
-                return f"{place}: the result for {result.call_id!r} answers no open call"
-        if message.role == "tool" and len(message.tool_results) != 1:
+        results = 0
+        for block in message.blocks:
+            if block.kind == "tool_call":
+                if message.role != "assistant":
+                    return f"{place} holds a tool call; only assistant messages may"
+                if not block.id or block.id in seen:
+                    return f"{place}: call id {block.id!r} of {block.name!r} is empty or used twice"
+                seen.add(block.id)
+                open_calls[block.id] = block.name
+            elif block.kind == "tool_result":
+                results += 1
+                if message.role != "tool":
+                    return f"{place} holds a tool result; only tool messages may"
+                if open_calls.pop(block.call_id, None) is None:
+                    return f"{place}: the result for {block.call_id!r} answers no open call"
+        if message.role == "tool" and results != 1:
             return f"{place} must hold exactly one result"
     return f"call {next(iter(open_calls))!r} has no result" if open_calls else None
 

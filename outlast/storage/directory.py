@@ -20,7 +20,7 @@ import os
 import re
 import secrets
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -46,7 +46,7 @@ _QUICK: Final = 1_000_000
 
 class _Object(NamedTuple):
     digest: str
-    path: Path
+    path: str
     data: bytes
 
 
@@ -69,6 +69,7 @@ class DirectoryStorage(StorageDriver):
 
     def __init__(self, root: str | Path, *, fsync: bool = True) -> None:
         self.root = Path(root)
+        self._objects = str(self.root / "objects")
         self._fsync = fsync
         self._owner: Owner | None = None
         self._recent = RecentObjects()
@@ -109,16 +110,13 @@ class DirectoryStorage(StorageDriver):
         self, context: StorageDriverRetrieveContext, claims: Sequence[StorageDriverClaim]
     ) -> list[Payload]:
         """Read; a tombstone for what is missing or not this run's."""
-        if all(self._is_recent(claim.claim_data) for claim in claims):
+        if all(self._path_of(claim) in self._recent for claim in claims):
             return [self._retrieve(claim) for claim in claims]
         return await asyncio.to_thread(lambda: [self._retrieve(claim) for claim in claims])
 
     def _write_all(self, objects: Sequence[_Object]) -> None:
         for item in objects:
             self._write(item.path, item.data)
-
-    def _is_recent(self, parts: Mapping[str, str]) -> bool:
-        return self._recent.get(self._path(parts.get("run", ""), parts.get("object", ""))) is not None
 
     def _object(self, owner: Owner, payload: Payload) -> _Object:
         data = payload.SerializeToString(deterministic=True)
@@ -145,43 +143,47 @@ class DirectoryStorage(StorageDriver):
             return tombstone("the reference is forged, or from another store")
         if run != NOBODY.fingerprint and self._owner is not None and not self._owner.may_read(namespace, run):
             return tombstone("the reference belongs to another run")
-        path = self._path(run, digest)
-        data = self._recent.get(path)
-        try:
-            data = path.read_bytes() if data is None else data
-        except FileNotFoundError:
-            (self.root / "key").stat()  # raises if the whole store is away: then it is not lost, only unreachable
-            return tombstone(f"object {digest[:12]} is not in the store")
-        if hashlib.sha256(data).hexdigest() != digest:
-            return tombstone(f"object {digest[:12]} is damaged")
-        self._recent.keep(path, data)
+        data = self._recent.get(path := self._path(run, digest))
+        if data is None:
+            try:
+                data = Path(path).read_bytes()
+            except FileNotFoundError:
+                (self.root / "key").stat()  # raises if the whole store is away: then it is not lost, only unreachable
+                return tombstone(f"object {digest[:12]} is not in the store")
+            if hashlib.sha256(data).hexdigest() != digest:
+                return tombstone(f"object {digest[:12]} is damaged")
+            self._recent.keep(path, data)
         try:
             return Payload.FromString(data)
         except DecodeError:
             return tombstone(f"object {digest[:12]} is not a payload")
 
-    def _path(self, run: str, digest: str) -> Path:
-        return self.root / "objects" / run[:2] / run / digest
+    def _path(self, run: str, digest: str) -> str:
+        return f"{self._objects}/{run[:2]}/{run}/{digest}"
+
+    def _path_of(self, claim: StorageDriverClaim) -> str:
+        return self._path(claim.claim_data.get("run", ""), claim.claim_data.get("object", ""))
 
     def _mac(self, namespace: str, run: str, digest: str) -> str:
         message = f"{run} {digest} {namespace}".encode("utf-8", "surrogatepass")
-        return hmac.new(self._key, message, hashlib.sha256).hexdigest()[:32]
+        return hmac.digest(self._key, message, "sha256").hex()[:32]
 
-    def _write(self, path: Path, data: bytes) -> None:
+    def _write(self, path: str, data: bytes) -> None:
         with contextlib.suppress(FileNotFoundError):
-            if path.stat().st_size == len(data):
+            if Path(path).stat().st_size == len(data):
                 self._recent.keep(path, data)
                 return
         temporary = self._write_temporary(data)  # first: fails if the whole store is away, instead of making a new one
+        folder = Path(path).parent
         try:
-            if not path.parent.is_dir():
-                path.parent.mkdir(parents=True, exist_ok=True)
-                self._flush_directory(path.parent.parent)
+            if not folder.is_dir():
+                folder.mkdir(parents=True, exist_ok=True)
+                self._flush_directory(folder.parent)
             temporary.replace(path)
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
-        self._flush_directory(path.parent)
+        self._flush_directory(folder)
         self._recent.keep(path, data)
 
     def _write_temporary(self, data: bytes) -> Path:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 MAX_BYTES: Final = 32_000_000
-MAX_OBJECT: Final = 1_000_000
+MAX_OBJECT: Final = 1_100_000
 
 
 class RecentObjects:
@@ -15,20 +15,23 @@ class RecentObjects:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._objects: dict[Path, bytes] = {}
+        self._objects: dict[str, bytes] = {}
         self._size = 0
 
-    def get(self, path: Path) -> bytes | None:
+    def __contains__(self, path: str) -> bool:
+        return path in self._objects
+
+    def get(self, path: str) -> bytes | None:
         """The object, while its file is there and whole; so that a store that lost it does not hide the loss."""
         data = self._objects.get(path)
         if data is None:
             return None
         try:
-            return data if path.stat().st_size == len(data) else None
+            return data if Path(path).stat().st_size == len(data) else None
         except OSError:
             return None
 
-    def keep(self, path: Path, data: bytes) -> None:
+    def keep(self, path: str, data: bytes) -> None:
         """Remember an object that is in its file."""
         if len(data) > MAX_OBJECT:
             return

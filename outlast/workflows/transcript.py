@@ -13,8 +13,8 @@ from temporalio.common import RawValue
 from outlast.activities.models import json_value
 from outlast.messages import Message, dump_messages
 
-FANOUT = 4
-MAX_CHUNK_BYTES = 512_000
+FANOUT = 2
+MAX_CHUNK_BYTES = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -107,4 +107,10 @@ class TranscriptChunks:
                 or sum(chunk.size for chunk in last) > MAX_CHUNK_BYTES
             ):
                 return
-            self._chunks[-FANOUT:] = [self._encode(last[0].start, last[-1].end, last[0].level + 1)]
+            self._chunks[-FANOUT:] = [_joined(last)]
+
+
+def _joined(chunks: Sequence[Chunk]) -> Chunk:
+    """Neighbouring arrays as one array, byte for byte what encoding their messages together would give."""
+    data = b"[" + b",".join(chunk.payload.payload.data[1:-1] for chunk in chunks) + b"]"
+    return Chunk(chunks[0].start, chunks[-1].end, chunks[0].level + 1, json_value(data))

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -295,11 +296,12 @@ def test_a_writer_killed_at_any_moment_leaves_whole_objects_only(tmp_path: Path)
         process = writer(tmp_path, seed, 10_000)
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
-        time.sleep(0.05 + 0.03 * seed)
+        told = [process.stdout.readline() for _ in range(1 + 3 * seed)]
+        time.sleep(random.Random(seed).uniform(0, 0.01))
         os.kill(process.pid, signal.SIGKILL)
-        told = process.communicate()[0].count("{")
+        process.communicate()
         assert process.returncode == -signal.SIGKILL
-        assert told > 0
+        assert all(line.startswith("{") for line in told)
     for path in objects(tmp_path):
         assert hashlib.sha256(path.read_bytes()).hexdigest() == path.name
     assert len(objects(tmp_path)) > kills
