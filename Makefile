@@ -41,7 +41,7 @@ test: $(STAMP)
 	$(BIN)/python -m pytest $(PYTEST_FLAGS) $(TESTS)
 
 test-unit: $(STAMP)
-	$(BIN)/python -m pytest $(PYTEST_FLAGS) tests/unit
+	$(BIN)/python -m pytest -n auto $(PYTEST_FLAGS) tests/unit
 
 test-model: $(MODEL_STAMP)
 	$(BIN)/python -m pytest $(PYTEST_FLAGS) tests/model
