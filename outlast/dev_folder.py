@@ -29,6 +29,7 @@ class DevNote:
     Attributes:
         storage: URL of its storage.
         ui: URL of Temporal's web UI, or None.
+        key_file: Path of the file with the encryption keys, or None.
     """
 
     address: str
@@ -36,6 +37,7 @@ class DevNote:
     task_queue: str
     storage: str
     ui: str | None = None
+    key_file: str | None = None
 
 
 def storage_url(folder: Path) -> str:

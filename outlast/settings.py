@@ -29,7 +29,9 @@ from temporalio.envconfig import ClientConfigProfile
 from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.dev_folder import find_dev
+from outlast.encryption import PayloadEncryption
 from outlast.errors import OutlastError
+from outlast.keyring import KEY_FILE, KEYS, Keyring, load_keyring
 from outlast.storage import OwnedStorage, TotalDataConverter, check_storage_url, open_storage
 
 DEFAULT_ADDRESS: Final = "localhost:7233"
@@ -55,7 +57,10 @@ class Settings:
         task_queue: Where a client starts runs and a worker takes them.
         storage: URL of the storage for large payloads (``dir:///path``); None keeps them in the history. All clients
             and workers of a namespace need the same.
-        encode_failures: Put errors' messages and stack traces where codecs and storage reach them.
+        encryption: The keys that payloads are encrypted with; None leaves them plain. From ``OUTLAST_ENCRYPTION_KEYS``
+            or the file that ``OUTLAST_ENCRYPTION_KEY_FILE`` names; the same for all clients and workers.
+        encode_failures: Put errors' messages and stack traces where codecs and storage reach them; with ``encryption``
+            they always are.
         max_concurrent_activities: Model and tool calls at a time in a worker.
         max_concurrent_workflow_tasks: Workflow tasks at a time in a worker.
         max_cached_runs: Runs that a worker keeps in memory between two tasks.
@@ -68,6 +73,7 @@ class Settings:
     connection: ClientConfigProfile = field(default_factory=ClientConfigProfile, repr=False)
     task_queue: str = DEFAULT_TASK_QUEUE
     storage: str | None = None
+    encryption: Keyring | None = None
     encode_failures: bool = False
     max_concurrent_activities: int = 100
     max_concurrent_workflow_tasks: int = 100
@@ -120,6 +126,9 @@ class Settings:
         if dev is not None and (address or found.address) in (None, dev.address):
             found = ClientConfigProfile(address=dev.address, namespace=found.namespace or dev.namespace)
             ours = {"task_queue": dev.task_queue, "storage": dev.storage, **ours}
+            if dev.key_file is not None and not env.get(KEYS):
+                env.setdefault(KEY_FILE, dev.key_file)
+        ours["encryption"] = load_keyring(env)
         connection = dataclasses.replace(
             found, address=address or found.address, namespace=namespace or found.namespace
         )
@@ -293,19 +302,24 @@ def data_converter(settings: Settings, *, codec: PayloadCodec | None = None) -> 
     """The converter that all clients and workers of these settings share.
 
     Args:
-        settings: ``storage`` and ``encode_failures`` matter.
-        codec: Encrypts or compresses payloads; applied before they are stored.
+        settings: ``storage``, ``encryption`` and ``encode_failures`` matter.
+        codec: Instead of our own encryption; applied before payloads are stored.
 
     Raises:
-        OutlastError: The storage cannot be used.
+        OutlastError: The storage cannot be used, or ``cryptography`` is not installed.
+        ValueError: Both a codec and ``settings.encryption``.
     """
+    if codec is not None and settings.encryption is not None:
+        raise ValueError(f"a codec was given and {KEYS} or {KEY_FILE} is set; payloads can have one of the two")
     storage = None
     if settings.storage is not None:
         drivers = [open_storage(settings.storage)]
         storage = OwnedStorage(drivers=drivers, payload_size_threshold=STORAGE_THRESHOLD_BYTES)
-    encoded = settings.encode_failures
+    encoded = settings.encode_failures or settings.encryption is not None
+    # Without keys it encrypts nothing, and what others have encrypted is named instead of failing.
+    ours = PayloadEncryption(settings.encryption or Keyring())
     return TotalDataConverter(
-        payload_codec=codec,
+        payload_codec=codec if codec is not None else ours,
         failure_converter_class=DefaultFailureConverterWithEncodedAttributes if encoded else DefaultFailureConverter,
         external_storage=storage,
     )
