@@ -28,6 +28,7 @@ from temporalio.worker import (
     WorkerDeploymentConfig,
 )
 
+from outlast import log_filter
 from outlast.agent import Agent
 from outlast.check import shown_path
 from outlast.errors import OutlastError, clean_text
@@ -198,6 +199,8 @@ async def run_worker(
     """
     _refuse_debug_mode()
     check_names(agents)
+    if settings.encryption is not None:
+        log_filter.install()
     client = await connect(settings)
     calls, ended = _Calls(), stop if stop is not None else asyncio.Event()
     worker = make_worker(client, agents, settings, [calls])
