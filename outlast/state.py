@@ -372,6 +372,7 @@ class RunInput(Value):
 
 
 _CALL_ID = re.compile(r"call_(\d{1,15})_\d+")
+_OWN_ID = re.compile(r"m\d+")
 
 
 def new_state(start: RunInput, messages: Sequence[Message], now: datetime) -> RunState:
@@ -383,7 +384,10 @@ def new_state(start: RunInput, messages: Sequence[Message], now: datetime) -> Ru
         parent=start.parent,
         history_limits=start.history_limits,
     )
-    state.transcript = list(messages)
+    state.transcript = [
+        message if message.id and not _OWN_ID.fullmatch(message.id) else message.model_copy(update={"id": f"m{number}"})
+        for number, message in enumerate(messages, start=1)
+    ]
     found = (_CALL_ID.fullmatch(call.id) for message in messages for call in message.tool_calls)
     state.earlier_calls = max((int(match[1]) for match in found if match), default=0)
     return state

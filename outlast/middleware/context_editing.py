@@ -8,6 +8,8 @@ from typing import Protocol, runtime_checkable
 
 from outlast.messages import AnyBlock, Json, Message, ReasoningBlock, ToolCallBlock
 from outlast.middleware.contract import HookContext
+from outlast.middleware.memory import recall, remember
+from outlast.middleware.options import ToolNames, check_whole, tool_names
 from outlast.model import ModelRequest
 from outlast.tokens import estimate_request
 
@@ -31,20 +33,20 @@ class ClearToolUsesEdit:
     Attributes:
         trigger_tokens: Estimated tokens; strictly more than this strips.
         keep_recent: The newest pairs are kept; 0 keeps none.
-        exclude_tools: Pairs of these tools are kept.
+        exclude_tools: Pairs of these tools are kept: names, functions or tools.
+
+    Raises:
+        TypeError, ValueError: An option is out of range; the message names it.
     """
 
     trigger_tokens: int = 100_000
     keep_recent: int = 3
-    exclude_tools: tuple[str, ...] = ()
+    exclude_tools: ToolNames = ()
 
     def __post_init__(self) -> None:
-        if self.trigger_tokens < 0 or self.keep_recent < 0:
-            raise ValueError(
-                f"ClearToolUsesEdit: trigger_tokens ({self.trigger_tokens}) and keep_recent ({self.keep_recent}) "
-                "must be 0 or more"
-            )
-        object.__setattr__(self, "exclude_tools", tuple(self.exclude_tools))
+        check_whole("ClearToolUsesEdit: trigger_tokens", self.trigger_tokens, 0)
+        check_whole("ClearToolUsesEdit: keep_recent", self.keep_recent, 0)
+        object.__setattr__(self, "exclude_tools", tool_names("ClearToolUsesEdit: exclude_tools", self.exclude_tools))
 
     def apply(self, request: ModelRequest, memory: Mapping[str, Json]) -> tuple[ModelRequest, dict[str, Json]]:
         """Strip what was stripped before; strip more where the rest is still too large."""
@@ -66,11 +68,12 @@ class ClearToolUsesEdit:
         """Ids of pairs that may go: complete, not pinned, not excluded, not among the newest."""
         answers = {result.call_id: message for message in messages for result in message.tool_results}
         pairs = [(message, call) for message in messages for call in message.tool_calls if call.id in answers]
+        kept = set(self.exclude_tools)
         old = pairs[: len(pairs) - self.keep_recent] if self.keep_recent else pairs
         return {
             call.id
             for message, call in old
-            if not message.pinned and not answers[call.id].pinned and call.name not in self.exclude_tools
+            if not message.pinned and not answers[call.id].pinned and call.name not in kept
         }
 
 
@@ -113,15 +116,14 @@ class ContextEditing:
 
     def before_model(self, request: ModelRequest, ctx: HookContext) -> ModelRequest:
         """Run the edits in order; what each remembers is kept per run."""
-        kept: Json = ctx.invocation_state.get(self.name)
-        memory: dict[str, Json] = dict(kept) if isinstance(kept, dict) else {}
+        memory = recall(ctx, self.name)
         for index, edit in enumerate(self.edits):
             key = f"{index}.{type(edit).__name__}"
             request, remembered = edit.apply(request, memory.get(key, {}))
             if remembered:
                 memory[key] = remembered
-        if memory:
-            ctx.invocation_state[self.name] = memory
+        if len(memory) > 1:
+            remember(ctx, self.name, memory)
         return request
 
 

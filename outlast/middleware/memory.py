@@ -14,10 +14,11 @@ from outlast.middleware.contract import HookContext
 def recall(ctx: HookContext, name: str) -> dict[str, Json]:
     """A copy of what the middleware of this name remembers of this run; empty at first."""
     kept: Json = ctx.invocation_state.get(name)
-    if isinstance(kept, dict) and kept.get("run") == ctx.run_id:
+    run = ctx.run_id if ctx.middleware else ""  # outside a run there is no id
+    if isinstance(kept, dict) and kept.get("run") == run:
         copied: dict[str, Json] = json.loads(json.dumps(kept))
         return copied
-    return {"run": ctx.run_id}
+    return {"run": run}
 
 
 def remember(ctx: HookContext, name: str, memory: dict[str, Json]) -> None:

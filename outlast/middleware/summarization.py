@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
 from outlast.errors import is_control
 from outlast.messages import Json, Message, ReasoningBlock, ToolCallBlock, ToolResultBlock, user
 from outlast.middleware.contract import HookContext
+from outlast.middleware.memory import recall, remember
+from outlast.middleware.options import check_model, check_text, check_whole
 from outlast.model import Completion, Model, ModelRequest
 from outlast.tokens import estimate_messages, estimate_request, estimate_text
 
@@ -18,6 +21,10 @@ PROMPT = (
     "paths, exactly), what was done and with which result, what was decided, and what is still open. Do not repeat "
     "what is settled and no longer matters. Answer with the notes alone."
 )
+
+
+WORTH = 0.2
+"""After the first summary: what is summarized next has at least this share of the trigger, lest every step does it."""
 
 
 @dataclass(frozen=True)
@@ -38,35 +45,36 @@ class Summarization:
 
     async def before_model(self, request: ModelRequest, ctx: HookContext) -> ModelRequest | None:
         """Show the summary there is; make a new one where the trigger is crossed."""
-        memory = self._memory(ctx)
+        memory = recall(ctx, self.name)
         shown = _shown(request, memory)
-        if estimate_request(shown) * _number(memory, "factor", 1.0) >= self.trigger_tokens:
-            cut = find_cut(_rest(request, memory), self.keep_messages, self.trigger_tokens)
+        factor = _number(memory, "factor", 1.0)
+        if estimate_request(shown) * factor >= self.trigger_tokens:
+            rest = _rest(request, memory)
+            cut = find_cut(rest, self.keep_messages, self.trigger_tokens)
             blocked = _number(memory, "retry_at", 0) > len(request.messages)
-            if cut > 0 and not blocked:
+            worth = WORTH * self.trigger_tokens if memory.get("until") else 0  # D4
+            if cut > 0 and not blocked and estimate_messages(rest[:cut]) * factor >= worth:
                 memory = await self._compress(request, memory, cut, ctx)
                 shown = _shown(request, memory)
         memory["estimate"] = estimate_request(shown)
-        ctx.invocation_state[self.name] = memory
+        remember(ctx, self.name, memory)
         return None if shown is request else shown
 
     def after_model(self, completion: Completion, ctx: HookContext) -> None:
         """Learn from the provider's own count how far off the estimate is."""
-        memory = self._memory(ctx)
+        memory = recall(ctx, self.name)
         estimate = _number(memory, "estimate", 0)
         if estimate > 0 and completion.usage.input_tokens > 0:
             memory["factor"] = round(min(3.0, max(0.5, completion.usage.input_tokens / estimate)), 3)
-            ctx.invocation_state[self.name] = memory
-
-    def _memory(self, ctx: HookContext) -> dict[str, Json]:
-        kept: Json = ctx.invocation_state.get(self.name)
-        return dict(kept) if isinstance(kept, dict) else {}
+            remember(ctx, self.name, memory)
 
     async def _compress(
         self, request: ModelRequest, memory: dict[str, Json], cut: int, ctx: HookContext
     ) -> dict[str, Json]:
         """The memory with a new summary; with a note when to try again where the summarizer failed (AC-94)."""
-        old = [message for message in _rest(request, memory)[:cut] if not message.pinned]
+        covered = _rest(request, memory)[:cut]
+        stays = {id(message) for message in _pinned(covered)}
+        old = [message for message in covered if id(message) not in stays]
         summary = str(memory.get("summary", ""))
         try:
             for piece in _pieces(old, self.summary_input_tokens):
@@ -76,9 +84,9 @@ class Summarization:
                 raise
             ctx.emit(f"summarization failed, going on with the whole conversation: {type(error).__name__}")
             return {**memory, "retry_at": len(request.messages) + max(5, self.keep_messages // 2)}
-        until = _rest(request, memory)[cut - 1].id
+        until = covered[-1].id
         ctx.emit(f"summarized {len(old)} messages")
-        return {"summary": summary, "until": until, "factor": memory.get("factor", 1.0)}
+        return {**memory, "summary": summary, "until": until, "retry_at": 0}
 
     async def _summarize(self, summary: str, piece: str, ctx: HookContext) -> str:
         """The old notes and a piece of conversation as new notes; plain text both ways (D5, D8)."""
@@ -112,16 +120,15 @@ def summarization_middleware(
     Raises:
         TypeError, ValueError: An option is out of range.
     """
-    if not isinstance(model, str | Model):
-        raise TypeError(f"summarization_middleware: model must be a text or a model object, not {model!r:.80}")
+    check_model("summarization_middleware: model", model)
+    check_text("summarization_middleware: prompt", prompt)
     numbers: Mapping[str, object] = {
         "trigger_tokens": trigger_tokens,
         "keep_messages": keep_messages,
         "summary_input_tokens": summary_input_tokens,
     }
     for option, value in numbers.items():
-        if not isinstance(value, int) or value < 1:
-            raise ValueError(f"summarization_middleware: {option} must be a whole number of at least 1, not {value!r}")
+        check_whole(f"summarization_middleware: {option}", value, 1)
     return Summarization(model, trigger_tokens, keep_messages, prompt, summary_input_tokens)
 
 
@@ -129,22 +136,34 @@ def find_cut(messages: Sequence[Message], keep: int, trigger_tokens: int) -> int
     """How many of the oldest messages to summarize; 0 for none.
 
     The cut never parts a call from its result and never falls inside the last turn where its reasoning is signed.
-    It keeps at least ``keep`` messages, unless those alone are over the trigger: then the next safe cut forward.
+    It keeps at least ``keep`` messages, unless those alone are over the trigger: then it moves forward to the first
+    safe place that leaves less, and stays where there is none (AC-92).
     """
-    safe = [index for index in range(1, len(messages)) if _is_safe(messages, index)]
-    wanted = len(messages) - keep
-    cut = max((index for index in safe if index <= wanted), default=0)
-    if estimate_messages(messages[cut:]) >= trigger_tokens:
-        cut = next((index for index in safe if index > cut), cut)
-    return cut if any(not message.pinned for message in messages[:cut]) else 0
+    start = max((index for index, message in enumerate(messages) if message.role == "user"), default=0)
+    last = start if any(message.is_signed for message in messages[start:]) else len(messages) - 1
+    safe = [index for index in range(1, last + 1) if messages[index].role != "tool"]  # its call stands before the cut
+    cut = max((index for index in safe if index <= len(messages) - keep), default=0)
+    left = [*accumulate((estimate_messages([message]) for message in reversed(messages)), initial=0)][::-1]
+    if left[cut] >= trigger_tokens:
+        cut = next((index for index in safe if index > cut and left[index] < trigger_tokens), cut)
+    return cut if len(_pinned(messages[:cut])) < cut else 0
 
 
-def _is_safe(messages: Sequence[Message], index: int) -> bool:
-    if messages[index].role == "tool":
-        return False  # its call stands before the cut
-    start = max((i for i, message in enumerate(messages) if message.role == "user"), default=0)
-    turn = messages[start:]
-    return index <= start or not any(message.is_signed for message in turn)
+def _pinned(messages: Sequence[Message]) -> list[Message]:
+    """Messages that stay whatever is summarized: the pinned ones, each call with all that belongs to it (AC-96)."""
+    ids = {result.call_id for message in messages if message.pinned for result in message.tool_results}
+    callers = [
+        message
+        for message in messages
+        if message.tool_calls and (message.pinned or any(call.id in ids for call in message.tool_calls))
+    ]
+    ids |= {call.id for message in callers for call in message.tool_calls}
+    stays = {id(message) for message in callers}
+    return [
+        message
+        for message in messages
+        if message.pinned or id(message) in stays or any(result.call_id in ids for result in message.tool_results)
+    ]
 
 
 def _split(request: ModelRequest, memory: Mapping[str, Json]) -> tuple[list[Message], list[Message], list[Message]]:
@@ -166,20 +185,24 @@ def _shown(request: ModelRequest, memory: Mapping[str, Json]) -> ModelRequest:
     if not covered or not memory.get("summary"):
         return request
     notes = user(f"Notes on the earlier part of this conversation:\n{memory['summary']}")
-    pinned = [message for message in covered if message.pinned and message.role == "user"]
-    return request.replace(messages=(*head, *pinned, notes, *_without_old_reasoning(rest)))
+    pinned = _without_reasoning(_pinned(covered))
+    return request.replace(messages=(*head, notes, *pinned, *_without_old_reasoning(rest)))
 
 
 def _without_old_reasoning(messages: Sequence[Message]) -> Iterator[Message]:
     """Reasoning of finished turns goes: it is bound to a conversation that is no longer sent (AC-95)."""
     last_turn = max((i for i, message in enumerate(messages) if message.role == "user"), default=0)
-    for index, message in enumerate(messages):
-        if index < last_turn and any(isinstance(block, ReasoningBlock) for block in message.blocks):
-            blocks = tuple(block for block in message.blocks if not isinstance(block, ReasoningBlock))
-            if blocks:
-                yield message.replace(blocks=blocks)
-        else:
+    yield from _without_reasoning(messages[:last_turn])
+    yield from messages[last_turn:]
+
+
+def _without_reasoning(messages: Iterable[Message]) -> Iterator[Message]:
+    for message in messages:
+        blocks = tuple(block for block in message.blocks if not isinstance(block, ReasoningBlock))
+        if len(blocks) == len(message.blocks):
             yield message
+        elif blocks:
+            yield message.replace(blocks=blocks)
 
 
 def _pieces(messages: Iterable[Message], tokens: int) -> Iterator[str]:

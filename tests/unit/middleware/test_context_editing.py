@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outlast import HookContext
+from outlast import HookContext, tool
 from outlast.messages import (
     MediaBlock,
     Message,
@@ -24,7 +24,16 @@ from outlast.messages import (
 )
 from outlast.middleware import ClearToolUsesEdit, context_editing_middleware
 from outlast.model import ModelRequest
+from outlast.testing.memory import MemoryRuntime
+from outlast.testing.scripted import ScriptedModel, call
 from outlast.tokens import estimate_messages, estimate_text
+from tests.unit.middleware.agents import agent
+
+
+@tool
+def look(q: str) -> str:
+    """Look."""
+    return "seen"
 
 
 def call_message(*ids: str, text: str = "", signed: bool = False, pinned: bool = False) -> Message:
@@ -67,6 +76,7 @@ def test_keeping_none_strips_all_pairs_and_a_call_without_result_stays() -> None
 
 
 def test_the_trigger_is_strictly_more() -> None:
+    """AC-102."""
     messages = pairs(5)
     size = estimate_messages(messages)
     assert len(ids(strip(messages, ClearToolUsesEdit(trigger_tokens=size)))) == 5
@@ -88,6 +98,30 @@ def test_text_and_the_other_call_of_a_message_stay() -> None:
     assert [message.role for message in left] == ["user", "assistant", "tool"]
     assert left[1].text == "I look"
     assert ids(left) == ["b"]
+
+
+def test_the_newest_pair_is_the_one_whose_call_stands_last_whenever_its_result_came() -> None:
+    """AC-104: by the place of the call, then by call order inside its message; results stand in another order here."""
+    messages = [user("go"), call_message("a", "b", "c"), result("c"), result("a"), result("b")]
+    assert ids(strip(messages, ClearToolUsesEdit(trigger_tokens=0, keep_recent=1))) == ["c"]
+    assert ids(strip(messages, ClearToolUsesEdit(trigger_tokens=0, keep_recent=2))) == ["b", "c"]
+    assert ids(strip([*messages, *pairs(1)[1:]], ClearToolUsesEdit(trigger_tokens=0, keep_recent=2))) == ["c", "c0"]
+
+
+def test_pairs_of_excluded_tools_stay() -> None:
+    assert len(ids(strip(pairs(4), ClearToolUsesEdit(trigger_tokens=0, keep_recent=1, exclude_tools=["look"])))) == 4
+
+
+async def test_what_one_run_stripped_is_not_stripped_from_the_next() -> None:
+    """AC-99: call ids are the same in every run; the memory is the run's own, whoever hands it on."""
+    edits = context_editing_middleware([ClearToolUsesEdit(trigger_tokens=0, keep_recent=0)])
+    first = await MemoryRuntime(agent([call("look", q="x"), "done"], edits, tools=[look]), "go", id="one").result()
+    assert first.invocation_state["context_editing"]["0.ClearToolUsesEdit"] == {"stripped": ["call_1_1"]}
+    model = ScriptedModel([call("look", q="x"), "done"])
+    calm = context_editing_middleware()
+    state = first.invocation_state
+    await MemoryRuntime(agent(model, calm, tools=[look]), "go", id="two", invocation_state=state).result()
+    assert len(model.requests[1].messages) == 3
 
 
 def test_signed_reasoning_loses_all_of_its_calls_or_none() -> None:
@@ -126,11 +160,16 @@ def test_cjk_text_counts_about_a_token_a_character_and_images_have_a_fixed_price
 
 
 def test_the_default_edit_and_bad_edits() -> None:
-    assert context_editing_middleware().edits == (ClearToolUsesEdit(),)
+    """AC-99, AC-102."""
+    assert context_editing_middleware().edits == (ClearToolUsesEdit(trigger_tokens=100_000, keep_recent=3),)
     with pytest.raises(TypeError, match="not an edit"):
         context_editing_middleware(["clear"])  # type: ignore[list-item]
     with pytest.raises(ValueError, match="keep_recent"):
         ClearToolUsesEdit(keep_recent=-1)
+    with pytest.raises(ValueError, match="trigger_tokens must be a whole number"):
+        ClearToolUsesEdit(trigger_tokens="many")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="exclude_tools must be a list of tool names, not 'look'"):
+        ClearToolUsesEdit(exclude_tools="look")
 
 
 @st.composite
