@@ -6,16 +6,18 @@ import asyncio
 import uuid
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import temporalio.client
-from pydantic_core import to_json
+from pydantic_core import from_json, to_json
 from temporalio.common import RawValue, WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import ApplicationError, CancelledError, TerminatedError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
+from outlast.activities.archive import read_archived
 from outlast.activities.models import json_value
 from outlast.approvals import PendingInterrupt
+from outlast.archive import ArchivedPart
 from outlast.errors import (
     AgentRunFailed,
     AgentRunPaused,
@@ -27,13 +29,12 @@ from outlast.errors import (
 )
 from outlast.messages import Json, Message, load_messages, user
 from outlast.middleware.edge_filter import Edges
-from outlast.server_answers import BETWEEN_EXECUTIONS, in_words, told
+from outlast.server_answers import BETWEEN_EXECUTIONS, in_words, readable, told
 from outlast.state import HistoryLimits, RunInput, RunResult, check_json
 from outlast.watch import WatchEvent, watch
 from outlast.workflows.agent_run import WORKFLOW
-from outlast.workflows.memo import MEMO_KEY, PendingPreview, RunSummary
+from outlast.workflows.memo import MEMO_KEY, PendingPreview, RunSummary, published_summary
 
-T = TypeVar("T")
 _ANSWER = timedelta(seconds=20)
 DEFAULT_TASK_QUEUE = "outlast"
 
@@ -105,7 +106,7 @@ class Run:
             handle = self._client.temporal.get_workflow_handle(self.id, run_id=execution, result_type=RawValue)
             try:
                 raw = await told(handle.result(follow_runs=False), self.id)
-                return RunResult.model_validate_json(raw.payload.data)
+                return await self._whole(RunResult.model_validate(readable(from_json(raw.payload.data), self.id)))
             except temporalio.client.WorkflowContinuedAsNewError as error:
                 execution = error.new_execution_run_id
                 await self._raise_if_paused()
@@ -114,8 +115,8 @@ class Run:
 
     async def _failed(self, cause: BaseException) -> AgentRunFailed:
         if isinstance(cause, ApplicationError):
-            found = next((item for item in cause.details if isinstance(item, Mapping)), None)
-            result = RunResult.model_validate(found) if found is not None else None
+            found = readable(next((item for item in cause.details if isinstance(item, Mapping)), None), self.id)
+            result = await self._whole(RunResult.model_validate(found)) if found is not None else None
             return AgentRunFailed(cause.type or "FAILED", cause.message, result)
         if isinstance(cause, CancelledError):
             return AgentRunFailed("CANCELLED", "the run was cancelled", await self._last_words())
@@ -128,6 +129,25 @@ class Run:
         except (OutlastError, ValueError):
             return None
 
+    async def _whole(self, result: RunResult) -> RunResult:
+        """The result with the messages that the run keeps in storage; without any, where those cannot be had."""
+        if not result.archived:
+            return result
+        try:
+            earlier = [message for part in result.archived for message in await self._archived(part)]
+        except OutlastError:
+            return result.replace(messages=(), messages_omitted=True)
+        return result.replace(messages=(*earlier, *result.messages), archived=())
+
+    async def _archived(self, part: ArchivedPart) -> tuple[Message, ...]:
+        try:
+            return await read_archived(self._client.temporal, self.id, part.payload)
+        except ValueError as error:
+            raise OutlastError(
+                f"run {self.id!r}: {part.messages} of its older messages cannot be read here: {clean_text(error, 300)}. "
+                "This process needs the storage and the keys of the run's workers (OUTLAST_STORAGE, encryption keys)"
+            ) from None
+
     async def snapshot(self) -> RunResult:
         """The run as it is now, asked of the run itself: transcript, state, usage, audit trail; the output at the end.
 
@@ -135,7 +155,7 @@ class Run:
             NoAnswer: No worker answered.
         """
         result = RunResult.model_validate(await self._query("result"))
-        return result.replace(messages=tuple(await self.messages()))
+        return result.replace(messages=tuple(await self.messages()), archived=())
 
     async def _raise_if_paused(self) -> None:
         info = await self.info()
@@ -204,6 +224,8 @@ class Run:
         after: int | None = 0
         while after is not None:
             page = await self._query("messages", {"after": after})
+            for part in page.get("archived", ()):
+                found.extend(await self._archived(ArchivedPart.model_validate(part)))
             found.extend(load_messages(page["messages"]))
             after = page["next"]
         return found
@@ -247,7 +269,8 @@ class Run:
 
     async def _query(self, name: str, value: Json = None) -> Any:  # noqa: ANN401 - JSON
         try:
-            answer: Any = await told(self._handle.query(name, _payload(value), rpc_timeout=_ANSWER), self.id)
+            query = self._handle.query(name, _payload(value), rpc_timeout=_ANSWER)
+            answer: Any = readable(await told(query, self.id), self.id)
         except temporalio.client.WorkflowQueryFailedError as error:
             raise NoAnswer(f"run {self.id!r} could not be asked for its {name}: {error}") from None
         if isinstance(answer, Mapping) and "error" in answer and len(answer) == 1:
@@ -385,15 +408,13 @@ class Client:
 
 
 def _info(execution: temporalio.client.WorkflowExecution, memo: Mapping[str, Any]) -> RunInfo:
-    published = memo.get(MEMO_KEY)
-    summary = published if isinstance(published, Mapping) else {"agent": "?", "status": "running"}
     known = {
         "id": execution.id,
         "temporal_status": execution.status.name if execution.status is not None else "",
         "started_at": execution.start_time,
         "closed_at": execution.close_time,
     }
-    return RunInfo.model_validate({**summary, **known})
+    return RunInfo.model_validate({**published_summary(memo), **known})
 
 
 def _payload(value: Json) -> RawValue:

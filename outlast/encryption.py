@@ -27,7 +27,7 @@ from temporalio.api.common.v1 import Payload
 from temporalio.converter import PayloadCodec, SerializationContext, WithSerializationContext
 
 from outlast.errors import OutlastError
-from outlast.keyring import KEY_BYTES, Keyring
+from outlast.keyring import KEY_BYTES, KEY_FILE, KEYS, Keyring
 from outlast.storage.owner import NOBODY, Owner
 from outlast.storage.tombstone import tombstone
 from outlast.unreadable import MISSING_KEY
@@ -146,7 +146,8 @@ def _require_cryptography() -> None:
 
 
 def _no_key(id: str) -> Payload:
-    found = tombstone(f"a payload is encrypted with the key {id!r}, which this process does not have")
+    text = f"a payload is encrypted with the key {id!r}, which this process does not have ({KEYS}, {KEY_FILE})"
+    found = tombstone(text, **{MISSING_KEY: id})
     found.metadata[MISSING_KEY] = id.encode("ascii", "replace")
     return found
 

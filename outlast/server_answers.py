@@ -8,6 +8,7 @@ from typing import TypeVar
 from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.errors import NoAnswer, OutlastError, RunNotFound
+from outlast.unreadable import is_tombstone
 
 T = TypeVar("T")
 
@@ -40,6 +41,17 @@ async def told(call: Awaitable[T], run_id: str) -> T:
         return await call
     except RPCError as error:
         raise in_words(error, run_id) from None
+
+
+def readable(value: T, run_id: str) -> T:
+    """The value, unless it stands for one that this process cannot read.
+
+    Raises:
+        OutlastError: It does; the message says why.
+    """
+    if is_tombstone(value):
+        raise OutlastError(f"run {run_id!r}: what it says cannot be read here: {value['reason']}")
+    return value
 
 
 def in_words(error: RPCError, run_id: str) -> OutlastError:

@@ -20,6 +20,7 @@ from outlast.activities.models import CALL_MODEL, DeltaText, json_value
 from outlast.errors import NoAnswer, RunNotFound
 from outlast.events import Event
 from outlast.messages import Json, Value
+from outlast.server_answers import readable
 
 QUICK, SLOW = 0.06, 1.0
 
@@ -66,6 +67,7 @@ async def watch(
     Raises:
         RunNotFound: There is no such run.
         NoAnswer: The server is gone; go on later with ``after`` set to the last ``seq`` you saw.
+        OutlastError: What the run says is encrypted with a key that this process does not have.
     """
     handle = client.get_workflow_handle(run_id)
     shown = _Deltas()
@@ -116,6 +118,7 @@ async def _events(handle: Any, after: int) -> tuple[list[Event], int]:  # noqa: 
         )
     except (RPCError, temporalio.client.WorkflowQueryFailedError):
         return [], after
+    readable(answer, handle.id)
     if not isinstance(answer, Mapping) or "events" not in answer:
         return [], after
     return [Event.model_validate(item) for item in answer["events"]], answer["seq"]

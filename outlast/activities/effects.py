@@ -10,7 +10,7 @@ from pydantic_core import to_json
 from temporalio import activity
 from temporalio.common import RawValue
 
-from outlast.activities.failures import raise_setup_failure, raise_tool_failure
+from outlast.activities.failures import raise_setup_failure, raise_tool_failure, refuse_unreadable
 from outlast.activities.heartbeats import heartbeats
 from outlast.activities.models import json_value
 from outlast.effects import find_effect
@@ -30,6 +30,7 @@ class EffectInput(BaseModel):
 @activity.defn(name=SIDE_EFFECT)
 async def run_side_effect(call: Any) -> RawValue:  # noqa: ANN401 - decoded JSON
     """Run the function here, on the worker."""
+    refuse_unreadable(call)
     effect_input = EffectInput.model_validate(call)
     try:
         effect = find_effect(effect_input.function)

@@ -29,6 +29,7 @@ from outlast.errors import (
 from outlast.middleware.compose import describe
 from outlast.middleware.edge_filter import NO_EDGES, Edges
 from outlast.state import check_json
+from outlast.unreadable import is_tombstone
 
 
 class FailureDetails(BaseModel):
@@ -64,7 +65,7 @@ def _leave(
     own: type[Exception],
 ) -> NoReturn:
     try:
-        details, text = details_of(error, edges), edges.text(_text(error, own))
+        details, text = details_of(error, edges), str(edges.output(_text(error, own)))
         carried = details.model_dump(mode="json", exclude_none=True)
         check_json(carried, "details")
     except Exception as fault:  # the error's own attributes may raise, or be what no JSON holds
@@ -109,7 +110,7 @@ def _interrupt(error: HitlInterrupt, edges: Edges) -> dict[str, Any]:
         "tool": error.tool,
         "args": edges.args(error.args),
         "allowed_decisions": list(error.allowed_decisions),
-        "description": edges.text(error.description),
+        "description": str(edges.output(error.description)),
         "timeout_seconds": error.timeout_seconds,
         "on_timeout": error.on_timeout,
         "reminder_seconds": error.reminder_seconds,
@@ -207,6 +208,19 @@ def _model_error(text: str, details: FailureDetails) -> BaseException:
         error_classes=details.classes,
         retryable=details.retryable,
     )
+
+
+def refuse_unreadable(*values: object) -> None:
+    """Leave an activity whose arguments this worker cannot read; another worker may, so it is tried again.
+
+    Raises:
+        ApplicationError: A value stands in for a payload that was not to be had; the run parks in the end.
+    """
+    for value in values:
+        if is_tombstone(value):
+            reason = clean_text(str(value["reason"]), 500)
+            details = FailureDetails(kind="Setup", error_class="a worker").model_dump(mode="json", exclude_none=True)
+            raise ApplicationError(f"what the call needs cannot be read: {reason}", details, type="Setup")
 
 
 def raise_setup_failure(where: str, message: str) -> NoReturn:

@@ -11,7 +11,8 @@ from temporalio import activity
 from temporalio.api.common.v1 import Payload
 from temporalio.common import RawValue
 
-from outlast.activities.failures import raise_model_failure, raise_setup_failure
+from outlast.activities.failures import raise_model_failure, raise_setup_failure, refuse_unreadable
+from outlast.activities.filters import filtered
 from outlast.activities.heartbeats import heartbeats
 from outlast.errors import MalformedResponse, UnknownAgent
 from outlast.messages import Json, load_messages
@@ -73,20 +74,23 @@ class ModelActivities:
     @activity.defn(name=CALL_MODEL)
     async def call_model(self, head: Any, options: Any, *chunks: Any) -> RawValue:  # noqa: ANN401 - decoded JSON
         """One model call. Arguments: :class:`ModelCallHead`, :class:`ModelCallOptions`, arrays of messages."""
+        refuse_unreadable(head, options, *chunks)
         call = ModelCallHead.model_validate(head)
         model = self._model(call)
         fixed = ModelCallOptions.model_validate(options)
-        request = ModelRequest(
-            messages=tuple(message for chunk in chunks for message in load_messages(chunk)),
-            tools=fixed.tools,
-            response_format=fixed.response_format,
-            settings=fixed.settings,
-        )
+        messages = tuple(message for chunk in chunks for message in load_messages(chunk))
         edges = self._agents.edges(call.agent)
         writer = _DeltaWriter(activity.info().attempt, edges.streams())
         try:
             async with heartbeats(writer.details if call.stream else tuple):
-                completion = edges.completion(await _ask(model, request, writer.add if call.stream else None))
+                request = ModelRequest(
+                    messages=await filtered(edges, lambda: edges.sent(messages)),
+                    tools=fixed.tools,
+                    response_format=fixed.response_format,
+                    settings=fixed.settings,
+                )
+                answer = await _ask(model, request, writer.add if call.stream else None)
+                completion = await filtered(edges, lambda: edges.completion(answer))
             writer.flush()
             return json_value(completion.model_dump_json(exclude_none=True).encode())
         except asyncio.CancelledError:

@@ -13,7 +13,8 @@ from pydantic import BaseModel, Field, ValidationError
 from temporalio import activity
 from temporalio.common import RawValue
 
-from outlast.activities.failures import raise_setup_failure, raise_tool_failure
+from outlast.activities.failures import raise_setup_failure, raise_tool_failure, refuse_unreadable
+from outlast.activities.filters import filtered
 from outlast.activities.heartbeats import heartbeats
 from outlast.activities.models import json_value
 from outlast.errors import OutlastError, ToolError, UnknownAgent, class_names
@@ -91,6 +92,7 @@ class ToolActivities:
 
     def _definition(self, name: str) -> Callable[..., Any]:
         async def call_tool(call: Any) -> RawValue:  # noqa: ANN401 - decoded JSON
+            refuse_unreadable(call)
             return await self._call(ToolCallInput.model_validate(call))
 
         return activity.defn(name=name)(call_tool)
@@ -115,7 +117,8 @@ class ToolActivities:
         )
         try:
             async with heartbeats(lambda: tuple(progress)):
-                result = edges.result(await run_tool(tool, call.args, context, self._executor))
+                answer = await run_tool(tool, call.args, context, self._executor)
+                result = await filtered(edges, lambda: edges.result(answer))
             return json_value(self._bounded(result))
         except asyncio.CancelledError:
             cancelled.set()
@@ -139,6 +142,6 @@ def _progress(kept: list[Json], edges: Edges) -> Callable[..., None]:
 
     def heartbeat(*details: Json) -> None:
         check_json(list(details), "heartbeat")  # here, where the tool reads it; in the background nobody would
-        kept[:] = [edges.value(item) for item in details]
+        kept[:] = [edges.output(item) for item in details]
 
     return heartbeat

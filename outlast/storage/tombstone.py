@@ -10,16 +10,15 @@ import logging
 
 from temporalio.api.common.v1 import Payload
 
+from outlast.unreadable import TOMBSTONE, is_tombstone
+
+__all__ = ["is_tombstone", "tombstone"]
+
 _log = logging.getLogger("outlast.storage")
 
 
-def tombstone(reason: str) -> Payload:
-    """A JSON payload ``{"outlast": "missing object", "reason": ...}``; also a line in the log."""
-    _log.warning("a stored payload was replaced by a tombstone: %s", reason)
-    body = json.dumps({"outlast": "missing object", "reason": reason})
+def tombstone(reason: str, **more: str) -> Payload:
+    """A JSON payload ``{"outlast": "missing object", "reason": ...}``, with ``more``; also a line in the log."""
+    _log.warning("a payload was replaced by a tombstone: %s", reason)
+    body = json.dumps({"outlast": TOMBSTONE, "reason": reason, **more})
     return Payload(metadata={"encoding": b"json/plain"}, data=body.encode())
-
-
-def is_tombstone(value: object) -> bool:
-    """Whether a decoded value is one."""
-    return isinstance(value, dict) and value.get("outlast") == "missing object"

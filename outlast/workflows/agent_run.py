@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Sequence
+from datetime import timedelta
 
 from pydantic import ValidationError
 from pydantic_core import from_json
@@ -21,12 +22,15 @@ from outlast.loop import drive, end
 from outlast.messages import Json, load_messages, repair_sequence, user
 from outlast.middleware.compose import describe
 from outlast.state import RunInput, RunState, new_state
+from outlast.unreadable import missing_key
 from outlast.workflows.commands import Command, Refused, answer, check, named_interrupt, obey
 from outlast.workflows.definitions import current_host
 from outlast.workflows.runtime import MAX_INLINE_BYTES, CarriedState, TemporalRuntime
 from outlast.workflows.transcript import TranscriptChunks
 
 WORKFLOW = "AgentRun"
+OTHER_WORKERS = timedelta(seconds=10)
+"""How long a new run whose input this worker has no key for is left to others, before it fails."""
 
 
 @workflow.defn(name=WORKFLOW)
@@ -45,6 +49,7 @@ class AgentRun:
         self._state: RunState | None = None
         layout: list[tuple[int, int]] = []
         try:
+            _check_keys(parts)
             self._state, layout = _read(parts)
         except (ValidationError, ValueError, TypeError) as error:
             self._fault = f"the run's input is not usable: {clean_text(str(error), 1500)}"
@@ -131,10 +136,14 @@ class AgentRun:
         assert self._execution is not None
         task = asyncio.create_task(drive(self._execution))
         try:
-            await workflow.wait_condition(lambda: task.done() or state.abort is not None)
+            await workflow.wait_condition(
+                lambda: task.done() or state.abort is not None or bool(self._runtime.unreadable)
+            )
         except asyncio.CancelledError:
             await self._stop(task)
             raise
+        if self._runtime.unreadable:
+            raise RuntimeError(f"an answer cannot be read here: {self._runtime.unreadable}")  # the task is retried
         if task.done():
             await task
         else:
@@ -229,6 +238,25 @@ class AgentRun:
     def _note(self, name: str, reason: str) -> None:
         if self._execution is not None:
             self._execution.record("input.refused", name=clean_text(name, 80), reason=clean_text(reason, 500))
+
+
+def _check_keys(parts: Sequence[RawValue]) -> None:
+    """Raise where this worker lacks the key of the run's input.
+
+    The task fails, and is tried again until a worker with the key takes it. A run that has done nothing yet fails after
+    a moment, with the reason: its input may be a stranger's.
+
+    Raises:
+        ValueError: It fails; else RuntimeError.
+    """
+    reason = next((why for part in parts if (why := missing_key(part.payload.metadata)) is not None), None)
+    if reason is None:
+        return
+    info = workflow.info()
+    begun = info.continued_run_id is not None or workflow.unsafe.is_replaying()
+    if begun or workflow.now() - info.start_time < OTHER_WORKERS:
+        raise RuntimeError(f"the run's input cannot be read here: {reason}")
+    raise ValueError(reason)
 
 
 def _read(parts: Sequence[RawValue]) -> tuple[RunState, list[tuple[int, int]]]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from datetime import datetime
+from typing import Any
 
 from pydantic import BaseModel
 from temporalio import workflow
 
 from outlast.approvals import PendingInterrupt
 from outlast.state import RunState, RunStatus
+from outlast.unreadable import is_tombstone
 
 MEMO_KEY = "outlast"
 _PREVIEW = 300
@@ -65,6 +68,14 @@ def summary(state: RunState) -> RunSummary:
         pending_count=len(state.pending),
         error=error[:_PREVIEW],
     )
+
+
+def published_summary(memo: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A decoded memo as the fields of :class:`RunSummary`; says so where it cannot be read or is not there."""
+    found = memo.get(MEMO_KEY)
+    if is_tombstone(found):
+        return {"agent": "?", "status": "running", "error": f"it cannot be read here: {found['reason']}"}
+    return found if isinstance(found, Mapping) else {"agent": "?", "status": "running"}
 
 
 def _preview(item: PendingInterrupt) -> PendingPreview:

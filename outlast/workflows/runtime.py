@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -29,6 +30,8 @@ from outlast.model import Completion, ModelRequest
 from outlast.runtime import EffectCall, ModelCall, ToolExecution
 from outlast.state import RunInput, RunState
 from outlast.tools import Tool, ToolResult
+from outlast.unreadable import missing_key, missing_key_of
+from outlast.workflows.archive import archive_old
 from outlast.workflows.definitions import WorkflowHost
 from outlast.workflows.memo import MEMO_KEY, publish
 from outlast.workflows.transcript import TranscriptChunks
@@ -49,6 +52,7 @@ class TemporalRuntime:
 
     Attributes:
         cancelling: Set once cancellation was requested.
+        unreadable: Set once something came that another worker can read and this one cannot, in words.
     """
 
     def __init__(self, state: RunState, chunks: TranscriptChunks, host: WorkflowHost) -> None:
@@ -57,6 +61,7 @@ class TemporalRuntime:
         self.host = host
         self.agent: Agent | None = None
         self.cancelling = False
+        self.unreadable = ""
         self._options: tuple[ModelCallOptions, RawValue] | None = None
         self._published = ""
         self._in_flight = 0
@@ -120,12 +125,8 @@ class TemporalRuntime:
             raise HookFailure("a before_model or wrap_model hook", f"its request has no JSON: {error}") from None
         await self._admit(payloads, "the conversation of a model call")
         timeout = timedelta(seconds=self.agent.options.model_timeout_seconds + 30)
-        try:
-            with self._flight():
-                raw: RawValue = await self._model_activity(call.command_id, payloads, timeout)
-        except ActivityError as error:
-            raise model_failure(error) from None
-        return Completion.model_validate_json(raw.payload.data)
+        answer = await self._answer(self._model_activity(call.command_id, payloads, timeout), model_failure)
+        return Completion.model_validate_json(answer)
 
     async def _model_activity(self, command_id: str, payloads: list[RawValue], timeout: timedelta) -> RawValue:
         raw: RawValue = await workflow.execute_activity(
@@ -157,12 +158,11 @@ class TemporalRuntime:
         )
         payload = _json(call)
         await self._admit([payload], f"the arguments of {tool.name}")
-        try:
-            with self._flight():
-                raw = await self._tool_activity(execution.command_id, tool, payload)
-        except ActivityError as error:
-            raise tool_failure(error, tool.name, tool.options.idempotent) from None
-        return ToolResult.model_validate_json(raw.payload.data)
+        answer = await self._answer(
+            self._tool_activity(execution.command_id, tool, payload),
+            lambda error: tool_failure(error, tool.name, tool.options.idempotent),
+        )
+        return ToolResult.model_validate_json(answer)
 
     async def _tool_activity(self, command_id: str, tool: Tool, payload: RawValue) -> RawValue:
         attempts = tool.options.max_attempts if tool.options.idempotent else 1
@@ -198,20 +198,18 @@ class TemporalRuntime:
         """The activity ``side_effect``."""
         payload = _json(EffectInput(function=call.function, args=call.args, keywords=call.kwargs))
         await self._admit([payload], f"the arguments of {call.function}")
-        try:
-            with self._flight():
-                result: Json = await workflow.execute_activity(
-                    SIDE_EFFECT,
-                    payload,
-                    activity_id=call.command_id,
-                    summary=call.function.rpartition(":")[2][:100],
-                    start_to_close_timeout=timedelta(seconds=call.timeout_seconds),
-                    schedule_to_close_timeout=OUTAGE,
-                    heartbeat_timeout=HEARTBEAT,
-                    retry_policy=RetryPolicy(maximum_attempts=call.max_attempts),
-                )
-        except ActivityError as error:
-            raise effect_failure(error, call.function) from None
+        running = workflow.execute_activity(
+            SIDE_EFFECT,
+            payload,
+            activity_id=call.command_id,
+            result_type=RawValue,
+            summary=call.function.rpartition(":")[2][:100],
+            start_to_close_timeout=timedelta(seconds=call.timeout_seconds),
+            schedule_to_close_timeout=OUTAGE,
+            heartbeat_timeout=HEARTBEAT,
+            retry_policy=RetryPolicy(maximum_attempts=call.max_attempts),
+        )
+        result: Json = json.loads(await self._answer(running, lambda error: effect_failure(error, call.function)))
         return result
 
     async def wait_until(self, condition: Callable[[], bool], timeout_seconds: float | None, command_id: str) -> bool:
@@ -231,6 +229,8 @@ class TemporalRuntime:
     async def between_steps(self) -> None:
         """Hand over to a fresh execution where this one's history is long enough."""
         if self.is_worn():
+            if self.host.has_storage and self.state.archive_before and await archive_old(self.state):
+                self.chunks = TranscriptChunks(self.state.transcript)
             self.continue_as_new()
 
     async def park(self, pause: PauseInfo) -> None:
@@ -319,6 +319,27 @@ class TemporalRuntime:
         if self._options is None or self._options[0] != options:
             self._options = (options, _json(options))
         return self._options[1]
+
+    async def _answer(self, running: Awaitable[RawValue], failure: Callable[[ActivityError], BaseException]) -> bytes:
+        """The activity's result as JSON text, or its failure in our own words."""
+        try:
+            with self._flight():
+                raw = await running
+        except ActivityError as error:
+            details = error.cause.details if isinstance(error.cause, ApplicationError) else ()
+            await self._block_if(next(filter(None, map(missing_key_of, details)), None))
+            raise failure(error) from None
+        await self._block_if(missing_key(raw.payload.metadata))
+        return raw.payload.data
+
+    async def _block_if(self, missing: str | None) -> None:
+        """Never return where this worker lacks a key: nothing may be decided by what another one can read.
+
+        The run sees :attr:`unreadable` and fails the workflow task, which leaves no trace and is tried again.
+        """
+        if missing is not None:
+            self.unreadable = missing
+            await asyncio.get_running_loop().create_future()
 
     def _check_open(self) -> None:
         """Nothing begins in a cancelled run, whatever a hook made of the cancellation; side effects may clean up."""
