@@ -30,8 +30,17 @@ class TextStream(Protocol):
 class EdgeFilter(Protocol):
     """Every method gives the value back, changed or the same object."""
 
+    @property
+    def is_slow(self) -> bool:
+        """Whether code of the user's own is among it, which activities give a thread and a time limit."""
+        ...
+
     def messages(self, messages: Sequence[Message]) -> tuple[Message, ...]:
         """What a client starts a run with or sends to it. Raises ToolRejection to refuse it."""
+        ...
+
+    def sent(self, messages: Sequence[Message]) -> tuple[Message, ...]:
+        """What is about to be sent to a model. Raises ToolRejection to end the run."""
         ...
 
     def completion(self, completion: Completion) -> Completion:
@@ -47,7 +56,11 @@ class EdgeFilter(Protocol):
         ...
 
     def value(self, value: Json) -> Json:
-        """Anything else in JSON: a tool's progress, its error's text, a reason."""
+        """Anything else in JSON that people send: a reason, a comment."""
+        ...
+
+    def output(self, value: Json) -> Json:
+        """Anything else in JSON that leaves an activity: a tool's progress, an error's text."""
         ...
 
     def event(self, data: dict[str, Json]) -> dict[str, Json]:
@@ -81,10 +94,21 @@ class Edges:
         found = [item.edge_filter(given) for item in given if isinstance(item, HasEdgeFilter)]
         return cls(tuple(item for item in found if item is not None))
 
+    @property
+    def is_slow(self) -> bool:
+        """See :class:`EdgeFilter`."""
+        return any(item.is_slow for item in self.filters)
+
     def messages(self, messages: Sequence[Message]) -> tuple[Message, ...]:
         """See :class:`EdgeFilter`."""
         for item in self.filters:
             messages = item.messages(messages)
+        return tuple(messages)
+
+    def sent(self, messages: Sequence[Message]) -> tuple[Message, ...]:
+        """See :class:`EdgeFilter`."""
+        for item in self.filters:
+            messages = item.sent(messages)
         return tuple(messages)
 
     def completion(self, completion: Completion) -> Completion:
@@ -121,6 +145,12 @@ class Edges:
     def text(self, text: str) -> str:
         """:meth:`value` of a text."""
         return str(self.value(text))
+
+    def output(self, value: Json) -> Json:
+        """See :class:`EdgeFilter`."""
+        for item in self.filters:
+            value = item.output(value)
+        return value
 
     def event(self, data: dict[str, Json]) -> dict[str, Json]:
         """See :class:`EdgeFilter`."""

@@ -43,14 +43,14 @@ class PiiFilter:
         output: Texts of the model.
         results: Results of tools.
         args: Arguments of tool calls.
-        drop_sealed: Drop what cannot be edited and holds a match, instead of leaving it.
+        sealed: What cannot be edited and holds a match of these is dropped, instead of left.
     """
 
     input: Rules
     output: Rules
     results: Rules
     args: Rules
-    drop_sealed: bool = False
+    sealed: Rules
 
     def messages(self, messages: Sequence[Message]) -> tuple[Message, ...]:
         """Every message, by its role; the developer's system message stays.
@@ -92,10 +92,11 @@ class PiiFilter:
             return result.replace(content=_withheld(result.name, blocked), is_error=True, status="rejected")
         return result if content == result.content else result.replace(content=content)
 
-    def check_args(self, call: ToolCall) -> None:
+    def check_args(self, call: ToolCall, *, search: bool = True) -> None:
         """Raise ToolRejection where the arguments hold a blocked value, or had one taken out of them."""
         blocked = Blocked()
-        redact_json(call.args, self.args, blocked)
+        if search:
+            redact_json(call.args, self.args, blocked)
         text = json.dumps(call.args, ensure_ascii=False)
         for rule in self.args.rules:
             if rule.strategy == "block":
@@ -141,8 +142,9 @@ class PiiFilter:
     def _sealed(self, block: ReasoningBlock | OpaqueBlock, rules: Rules, blocked: Blocked) -> AnyBlock | None:
         """Never edited (AC-85)."""
         texts = [block.text, *block.summary] if isinstance(block, ReasoningBlock) else [block.raw]
-        changed = [redact_json_text(text, rules, blocked) for text in texts] != texts
-        return None if changed and self.drop_sealed else block
+        found = [redact_json_text(text, rules, blocked) for text in texts] != texts
+        dropped = found and [redact_json_text(text, self.sealed, Blocked()) for text in texts] != texts
+        return None if dropped else block
 
 
 def _lists(block: AnyBlock, rules: Rules, blocked: Blocked) -> dict[str, tuple[str, ...]]:

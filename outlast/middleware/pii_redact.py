@@ -2,6 +2,9 @@
 
 Several instances in one agent act as one, at the place of the last: their matches are resolved together, so that their
 order changes nothing (AC-86).
+
+Answers and results are redacted inside the activities that bring them. Input is redacted by the hook, in workflow code;
+where a detector of the user's own is among the instances, by the model's activity instead, under a time limit (AC-87).
 """
 
 from __future__ import annotations
@@ -20,6 +23,9 @@ from outlast.middleware.pii_rules import CustomDetector, RedactedStream, Rule, R
 from outlast.model import Completion, ModelRequest
 from outlast.tools import ToolCall, ToolResult
 
+MAX_EVENT = 50_000
+"""Characters of an event that detectors of the user's own are asked about; they run in workflow code here."""
+
 
 @dataclass(frozen=True)
 class PiiRedact:
@@ -36,32 +42,38 @@ class PiiRedact:
     def before_model(self, request: ModelRequest, ctx: HookContext) -> ModelRequest | None:
         """The conversation as the model may see it; the transcript keeps the original (AC-89)."""
         found = self._filter(ctx.middleware)
-        if found is None:
+        if found is None or self._leaves_it_to_activities(ctx):
             return None
         messages = found.messages(request.messages)
         same = all(new is old for new, old in zip(messages, request.messages, strict=True))
         return None if same else request.model_copy(update={"messages": messages})
 
     def after_model(self, completion: Completion, ctx: HookContext) -> Completion | None:
-        """What the model answered, before anybody reads it."""
+        """What no activity brought: an answer that a hook made."""
         found = self._filter(ctx.middleware)
-        return found.completion(completion) if found is not None else None
+        return found.completion(completion) if found is not None and not self._leaves_it_to_activities(ctx) else None
 
     def before_tool(self, call: ToolCall, ctx: HookContext) -> None:
         """Refuse a call with a blocked value in its arguments."""
         found = self._filter(ctx.middleware)
         if found is not None:
-            found.check_args(call)
+            found.check_args(call, search=not self._leaves_it_to_activities(ctx))
 
     def after_tool(self, result: ToolResult, ctx: HookContext) -> ToolResult | None:
-        """Every result: of a tool, of a sub-agent, a rejection's reason."""
+        """What no activity brought: a rejection's reason, an error in the call."""
         found = self._filter(ctx.middleware)
-        return found.result(result) if found is not None else None
+        if found is None or (self._leaves_it_to_activities(ctx) and result.status in ("executed", "emulated")):
+            return None
+        return found.result(result)
 
     def edge_filter(self, middlewares: Sequence[object]) -> EdgeFilter | None:
         """For clients, activities and events; see :mod:`outlast.middleware.edge_filter`."""
         team = _team(self, middlewares)
         return _PiiEdge.of(team) if team else None
+
+    def _leaves_it_to_activities(self, ctx: HookContext) -> bool:
+        """In a run, where a detector of the user's own could take long."""
+        return any(item.rule.is_own for item in ctx.middleware if isinstance(item, PiiRedact))
 
     def _filter(self, middlewares: Sequence[object]) -> PiiFilter | None:
         team = _team(self, middlewares)
@@ -75,43 +87,50 @@ def _team(one: PiiRedact, middlewares: Sequence[object]) -> tuple[PiiRedact, ...
 
 
 @lru_cache(maxsize=256)
-def _combined(members: tuple[PiiRedact, ...], drop_sealed: bool = False) -> PiiFilter:
+def _combined(members: tuple[PiiRedact, ...]) -> PiiFilter:
     return PiiFilter(
         input=Rules(tuple(item.rule for item in members if item.apply_to_input)),
         output=Rules(tuple(item.rule for item in members if item.apply_to_output)),
         results=Rules(tuple(item.rule for item in members if item.apply_to_tool_results)),
         args=Rules(tuple(item.rule for item in members if item.apply_to_tool_args)),
-        drop_sealed=drop_sealed,
+        sealed=Rules(tuple(item.rule for item in members if item.at_edges)),
     )
 
 
 @dataclass(frozen=True)
 class _PiiEdge:
-    """Values are filtered by the instances that are at the edges; events and deltas by all (AC-84, AC-88)."""
+    """What people send is filtered by the instances that are at the edges; all else by all (AC-84, AC-88)."""
 
     edge: PiiFilter
     at_edges: Rules
+    inner: PiiFilter
+    outputs: Rules
     observed: Rules
-    streamed: Rules
+    is_slow: bool
 
     @classmethod
     def of(cls, members: tuple[PiiRedact, ...]) -> _PiiEdge:
         edging = tuple(item for item in members if item.at_edges)
         return cls(
-            _combined(edging, drop_sealed=True),
+            _combined(edging),
             Rules(tuple(item.rule for item in edging)),
+            _combined(members),
+            Rules(tuple(item.rule for item in members if item.at_edges or item.apply_to_tool_results)),
             Rules(tuple(item.rule for item in members)),
-            _combined(members).output,
+            any(item.rule.is_own for item in members),
         )
 
     def messages(self, messages: Sequence[Message]) -> tuple[Message, ...]:
         return self.edge.messages(messages)
 
+    def sent(self, messages: Sequence[Message]) -> tuple[Message, ...]:
+        return self.inner.messages(messages) if self.is_slow else tuple(messages)
+
     def completion(self, completion: Completion) -> Completion:
-        return self.edge.completion(completion)
+        return self.inner.completion(completion)
 
     def result(self, result: ToolResult) -> ToolResult:
-        return self.edge.result(result)
+        return self.inner.result(result)
 
     def args(self, args: dict[str, Json]) -> dict[str, Json]:
         return dict(redact_json(args, self.edge.args, Blocked()))
@@ -119,14 +138,19 @@ class _PiiEdge:
     def value(self, value: Json) -> Json:
         return redact_json(value, self.at_edges, Blocked())
 
+    def output(self, value: Json) -> Json:
+        return redact_json(value, self.outputs, Blocked())
+
     def event(self, data: dict[str, Json]) -> dict[str, Json]:
+        if self.is_slow and (size := len(str(data))) > MAX_EVENT:
+            return {"withheld": f"{size:,} characters"}
         try:
             return dict(redact_json(data, self.observed, Blocked()))
         except Exception as error:  # a detector of the user's own; what watchers are told must not stop a run
             return {"withheld": f"a detector raised {type(error).__name__}"}
 
     def stream(self) -> TextStream | None:
-        return RedactedStream(self.streamed) if self.streamed.rules else None
+        return RedactedStream(self.inner.output) if self.inner.output.rules else None
 
 
 def pii_redact(

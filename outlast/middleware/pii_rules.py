@@ -39,6 +39,11 @@ class Rule:
     detector: Detector
     hash_key: bytes | None = field(default=None, repr=False)
 
+    @property
+    def is_own(self) -> bool:
+        """Whether the detector is the user's own."""
+        return self.detector is not BUILT_IN.get(self.pii_type)
+
     def replacement(self, found: str) -> str:
         """What stands for a match (AC-78 to AC-81)."""
         if self.strategy == "mask":

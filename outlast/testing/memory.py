@@ -233,10 +233,12 @@ class MemoryRuntime:
 
     async def call_model(self, call: ModelCall) -> Completion:
         """Asks the model itself; its exceptions arrive as they are."""
-        check_request(call.request)
         self.commands.append(call.command_id)
+        messages = self._edges.sent(call.request.messages)
+        request = call.request.model_copy(update={"messages": messages}) if self._edges.is_slow else call.request
+        check_request(request)
         model = self.agent.resolve_ref(call.model)
-        completion = await (self._resolve(model) if isinstance(model, str) else model).complete(call.request)
+        completion = await (self._resolve(model) if isinstance(model, str) else model).complete(request)
         return self._edges.completion(completion)
 
     async def call_tool(self, execution: ToolExecution) -> ToolResult:
