@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 
-NAMES = ("imports", "overhead", "history")
+NAMES = ("imports", "overhead", "history", "long_run")
 
 
 def main(arguments: list[str]) -> None:

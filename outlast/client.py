@@ -144,8 +144,8 @@ class Run:
             return await read_archived(self._client.temporal, self.id, part.payload)
         except ValueError as error:
             raise OutlastError(
-                f"run {self.id!r}: {part.messages} of its older messages cannot be read here: {clean_text(error, 300)}. "
-                "This process needs the storage and the keys of the run's workers (OUTLAST_STORAGE, encryption keys)"
+                f"run {self.id!r}: {part.messages} of its older messages cannot be read here: {clean_text(error, 300)}; "
+                "this process needs the storage and the keys of the run's workers (OUTLAST_STORAGE, encryption keys)"
             ) from None
 
     async def snapshot(self) -> RunResult:

@@ -110,6 +110,10 @@ class Execution:
     def _record(self, kind: EventKind, data: dict[str, Json]) -> None:
         self.state.events.add(kind, self.runtime.now(), self.state.step, self._edges.event(data))
 
+    def archive(self, before: str) -> None:
+        """What stands before this message may leave the run's memory; see :mod:`outlast.archive`."""
+        self.state.archive_before = before
+
     def emit(self, kind: str, data: Mapping[str, Json]) -> None:
         """A hook's own event; JSON values."""
         check_json(dict(data), "event")
@@ -311,7 +315,7 @@ class Execution:
 
     def append(self, message: Message) -> None:
         """A message at the end of the transcript."""
-        number = len(self.state.transcript) + 1
+        number = self.state.message_count + 1
         self.state.transcript.append(
             message.model_copy(update={"id": message.id or f"m{number}", "created_at": self.runtime.now()})
         )

@@ -297,6 +297,23 @@ def sequence_fault(messages: Sequence[Message]) -> str | None:
     return f"call {next(iter(open_calls))!r} has no result" if open_calls else None
 
 
+def pinned_groups(messages: Sequence[Message]) -> list[Message]:
+    """The pinned messages, with each what it cannot stand without: the results of a call, the call of a result (AC-96)."""
+    ids = {result.call_id for message in messages if message.pinned for result in message.tool_results}
+    callers = [
+        message
+        for message in messages
+        if message.tool_calls and (message.pinned or any(call.id in ids for call in message.tool_calls))
+    ]
+    ids |= {call.id for message in callers for call in message.tool_calls}
+    stays = {id(message) for message in callers}
+    return [
+        message
+        for message in messages
+        if message.pinned or id(message) in stays or any(result.call_id in ids for result in message.tool_results)
+    ]
+
+
 def repair_sequence(messages: Sequence[Message]) -> tuple[Message, ...]:
     """A sound conversation from one that broke off: open calls get an error result, orphan results go (D11).
 

@@ -10,6 +10,7 @@ from typing import Any
 from temporalio.plugin import SimplePlugin
 from temporalio.worker import ReplayerConfig, WorkerConfig
 
+from outlast.activities.archive import archive
 from outlast.activities.effects import run_side_effect
 from outlast.activities.models import ModelActivities
 from outlast.activities.tools import ToolActivities
@@ -77,7 +78,7 @@ class AgentPlugin(SimplePlugin):
     def _activities(self, config: WorkerConfig, storage: bool) -> list[Callable[..., Any]]:
         tools = ToolActivities(self.agents, self._executor, _LARGE_RESULT if storage else _INLINE_RESULT)
         models = ModelActivities(self.agents, self._resolve)
-        ours: list[Callable[..., Any]] = [models.call_model, run_side_effect, *tools.definitions()]
+        ours: list[Callable[..., Any]] = [models.call_model, run_side_effect, archive, *tools.definitions()]
         names = [_activity_name(fn) for fn in (*config.get("activities", []), *ours)]
         doubles = sorted({name for name in names if name and names.count(name) > 1})
         if doubles:

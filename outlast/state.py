@@ -9,12 +9,14 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from operator import not_
 from typing import Any, Literal, NoReturn, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 from pydantic_core import from_json, to_json
 
 from outlast.approvals import AuditRecord, Decision, PendingInterrupt
+from outlast.archive import Archive, ArchivedPart
 from outlast.events import Event, EventLog, PauseInfo
 from outlast.messages import Json, Message, Value
 from outlast.model import Completion
@@ -241,6 +243,8 @@ class RunState(BaseModel):
         outbox: Decisions for children, not yet sent: child's run id and the message.
         reports, refused: How many reports were sent to the parent; decisions of it that could not be obeyed.
         fingerprint: Of the agent's definition when this execution began.
+        archive: What of the transcript is in storage alone.
+        archive_before: The newest message id that a hook declared everything before to be old.
         earlier_calls: The highest number in the call ids of the conversation the run goes on with; its own are higher.
     """
 
@@ -273,6 +277,8 @@ class RunState(BaseModel):
     output_retries: int = 0
     fingerprint: str = ""
     earlier_calls: int = 0
+    archive: Archive = Archive()
+    archive_before: str = ""
     started_at: datetime | None = None
     event_seq: int = 0
     event_tail: list[Event] = Field(default_factory=list)
@@ -287,6 +293,11 @@ class RunState(BaseModel):
     def events(self) -> EventLog:
         """The newest events."""
         return self._events
+
+    @property
+    def message_count(self) -> int:
+        """How many messages the transcript has, archived ones included."""
+        return self.archive.messages + len(self.transcript) - self.archive.kept
 
     def pack(self) -> None:
         """Put everything where serialisation finds it; call it before this state is written.
@@ -318,7 +329,8 @@ class RunState(BaseModel):
         """What a caller of ``result()`` gets now."""
         return RunResult(
             output=self.output,
-            messages=tuple(self.transcript),
+            messages=tuple(self.transcript[self.archive.kept :]),
+            archived=self.archive.parts,
             invocation_state=dict(self.invocation_state),
             usage=self.usage,
             steps=self.step,
@@ -337,6 +349,7 @@ class RunResult(Value):
         messages: The transcript; hand it to another run to go on from here. Empty where it was too large to return
             without storage (``messages_omitted``), as are ``invocation_state`` and ``audit`` where they are too;
             ``run.messages()`` reads it in pages.
+        archived: The transcript's first part, where it is in storage; ``run.result()`` has fetched it already.
         usage: Tokens over the run, retries and middleware's own calls included.
         steps: Model turns.
         interrupts: What was pending when the run ended.
@@ -345,6 +358,7 @@ class RunResult(Value):
 
     output: Json = None
     messages: tuple[Message, ...] = ()
+    archived: tuple[ArchivedPart, ...] = Field(default=(), exclude_if=not_)
     invocation_state: dict[str, Json] = Field(default_factory=dict)
     usage: Usage = Usage()
     steps: int = 0

@@ -91,6 +91,10 @@ class RunHandle(Protocol):
         """See :meth:`HookContext.run_agent`."""
         ...
 
+    def archive(self, before: str) -> None:
+        """See :meth:`HookContext.archive`."""
+        ...
+
     def emit(self, kind: str, data: Mapping[str, Json]) -> None:
         """See :meth:`HookContext.emit`."""
         ...
@@ -192,6 +196,15 @@ class HookContext:
         the child asks a person is pending at this run too, with its path.
         """
         return await self._need(self._run).run_agent(name, text, call)
+
+    def archive(self, before: str) -> None:
+        """Declare old what stands before the message of this id: no hook needs to see it in a request again.
+
+        With storage it leaves the run's memory when the run next continues as new, so that the run costs the same
+        however long it lasts. It stays in the transcript that ``run.messages()`` and ``result()`` return; of pinned
+        messages, and of the user's first and newest, copies stay in the requests too.
+        """
+        self._need(self._run).archive(before)
 
     def emit(self, data: Mapping[str, Json] | str) -> None:
         """Tell the run's watchers something: JSON values, or a line of text."""

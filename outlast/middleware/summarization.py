@@ -8,7 +8,7 @@ from itertools import accumulate
 from typing import Any
 
 from outlast.errors import is_control
-from outlast.messages import Json, Message, ReasoningBlock, ToolCallBlock, ToolResultBlock, user
+from outlast.messages import Json, Message, ReasoningBlock, ToolCallBlock, ToolResultBlock, pinned_groups, user
 from outlast.middleware.contract import HookContext
 from outlast.middleware.memory import recall, remember
 from outlast.middleware.options import check_model, check_text, check_whole
@@ -73,7 +73,7 @@ class Summarization:
     ) -> dict[str, Json]:
         """The memory with a new summary; with a note when to try again where the summarizer failed (AC-94)."""
         covered = _rest(request, memory)[:cut]
-        stays = {id(message) for message in _pinned(covered)}
+        stays = {id(message) for message in pinned_groups(covered)}
         old = [message for message in covered if id(message) not in stays]
         summary = str(memory.get("summary", ""))
         try:
@@ -85,6 +85,7 @@ class Summarization:
             ctx.emit(f"summarization failed, going on with the whole conversation: {type(error).__name__}")
             return {**memory, "retry_at": len(request.messages) + max(5, self.keep_messages // 2)}
         until = covered[-1].id
+        ctx.archive(until)
         ctx.emit(f"summarized {len(old)} messages")
         return {**memory, "summary": summary, "until": until, "retry_at": 0}
 
@@ -146,24 +147,7 @@ def find_cut(messages: Sequence[Message], keep: int, trigger_tokens: int) -> int
     left = [*accumulate((estimate_messages([message]) for message in reversed(messages)), initial=0)][::-1]
     if left[cut] >= trigger_tokens:
         cut = next((index for index in safe if index > cut and left[index] < trigger_tokens), cut)
-    return cut if len(_pinned(messages[:cut])) < cut else 0
-
-
-def _pinned(messages: Sequence[Message]) -> list[Message]:
-    """Messages that stay whatever is summarized: the pinned ones, each call with all that belongs to it (AC-96)."""
-    ids = {result.call_id for message in messages if message.pinned for result in message.tool_results}
-    callers = [
-        message
-        for message in messages
-        if message.tool_calls and (message.pinned or any(call.id in ids for call in message.tool_calls))
-    ]
-    ids |= {call.id for message in callers for call in message.tool_calls}
-    stays = {id(message) for message in callers}
-    return [
-        message
-        for message in messages
-        if message.pinned or id(message) in stays or any(result.call_id in ids for result in message.tool_results)
-    ]
+    return cut if len(pinned_groups(messages[:cut])) < cut else 0
 
 
 def _split(request: ModelRequest, memory: Mapping[str, Json]) -> tuple[list[Message], list[Message], list[Message]]:
@@ -185,7 +169,7 @@ def _shown(request: ModelRequest, memory: Mapping[str, Json]) -> ModelRequest:
     if not covered or not memory.get("summary"):
         return request
     notes = user(f"Notes on the earlier part of this conversation:\n{memory['summary']}")
-    pinned = _without_reasoning(_pinned(covered))
+    pinned = _without_reasoning(pinned_groups(covered))
     return request.replace(messages=(*head, notes, *pinned, *_without_old_reasoning(rest)))
 
 

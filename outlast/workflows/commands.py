@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 from pydantic import ValidationError
@@ -220,10 +221,17 @@ def _number(options: Mapping[Any, Any], key: str) -> int:
 
 
 def _page(state: RunState, after: int) -> Json:
-    """Messages from an index on, about a megabyte at most; ``next`` is None at the end."""
+    """Messages from an index on, about a megabyte at most; ``next`` is None at the end.
+
+    Those that are in storage alone are named, with the ``start`` of each part, for the reader to fetch.
+    """
+    first = state.archive.messages
+    if after < first:
+        return {"archived": _parts(state, after), "messages": [], "next": first, "total": state.message_count}
+    transcript = state.transcript[state.archive.kept + after - first :]
     taken: list[bytes] = []
     size = 0
-    for message in state.transcript[after:]:
+    for message in transcript:
         data = dump_messages([message])[1:-1]
         if taken and size + len(data) > _PAGE_BYTES:
             break
@@ -232,6 +240,17 @@ def _page(state: RunState, after: int) -> Json:
     end = after + len(taken)
     return {
         "messages": json.loads(b"[" + b",".join(taken) + b"]"),
-        "next": end if end < len(state.transcript) else None,
-        "total": len(state.transcript),
+        "next": end if end < state.message_count else None,
+        "total": state.message_count,
     }
+
+
+def _parts(state: RunState, after: int) -> Json:
+    """The archived parts that hold messages from this index on."""
+    parts = state.archive.parts
+    starts = accumulate((part.messages for part in parts), initial=0)
+    return [
+        {"start": start, **part.model_dump()}
+        for start, part in zip(starts, parts, strict=False)
+        if start + part.messages > after
+    ]
