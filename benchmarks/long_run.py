@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import tempfile
 import time
 from dataclasses import dataclass
@@ -65,7 +66,7 @@ def report(readings: list[Reading], histories: list[WorkflowHistory]) -> None:
     """Print a line per thousand steps, and the ratios of the last to the first."""
     print(f"{'steps':>16}{'wall ms/step':>14}{'worker CPU':>12}{'server CPU':>12}{'worker MB':>11}")
     costs: list[tuple[float, float]] = []
-    for one, two in zip(readings, readings[1:], strict=False):
+    for one, two in itertools.pairwise(readings):
         count = max(1, two.step - one.step)
         wall, worker, server = (
             (after - before) * 1000 / count
