@@ -121,12 +121,16 @@ def _text(error: BaseException, own: type[Exception]) -> str:
     """Nearly the whole text: it is cut after it was filtered, lest a part of what a filter looks for is left."""
     if isinstance(error, AgentError | ToolRejection):
         return clean_text(error.message, 100_000)  # an AgentError's code travels beside it
+    if isinstance(error, HookFailure):
+        return error.error
     return str(error) if isinstance(error, own) else describe(error, 100_000)
 
 
 def _foreign(error: BaseException) -> FailureDetails:
     if isinstance(error, AgentError):
         return FailureDetails(kind="AgentError", code=clean_text(error.code, 100), retryable=bool(error.retryable))
+    if isinstance(error, HookFailure):
+        return FailureDetails(kind="Setup", error_class=clean_text(error.where, 500))
     return FailureDetails(
         kind="Exception", classes=class_names(error), retryable=get_retryable(error), error_class=type(error).__name__
     )

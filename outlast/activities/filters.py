@@ -14,7 +14,7 @@ T = TypeVar("T")
 LIMIT_SECONDS = 30.0
 
 
-async def filtered(edges: Edges, apply: Callable[[], T], limit_seconds: float = LIMIT_SECONDS) -> T:
+async def filtered(edges: Edges, apply: Callable[[], T], limit_seconds: float | None = None) -> T:
     """What ``apply`` gives: here and now, or, where it could take long, from a thread (AC-87).
 
     Raises:
@@ -24,6 +24,7 @@ async def filtered(edges: Edges, apply: Callable[[], T], limit_seconds: float = 
     if not edges.is_slow:
         return apply()
     try:
+        limit_seconds = LIMIT_SECONDS if limit_seconds is None else limit_seconds
         found: T = await asyncio.wait_for(in_thread(apply), limit_seconds)
     except TimeoutError:
         raise HookFailure(

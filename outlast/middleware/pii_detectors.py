@@ -28,10 +28,12 @@ class Detector:
     Attributes:
         find: The spans in a text.
         open_from: The index from which on a text could still be part of a match that more text completes.
+        is_function: Whether it is a user's function, whose work has no bound: it never runs in workflow code.
     """
 
     find: Find
     open_from: Callable[[str], int]
+    is_function: bool = False
 
 
 # --- email: what stands before an @ is read backwards from it, so that no text makes the search start over.

@@ -24,7 +24,7 @@ from outlast.model import Completion, ModelRequest
 from outlast.tools import ToolCall, ToolResult
 
 MAX_EVENT = 50_000
-"""Characters of an event that detectors of the user's own are asked about; they run in workflow code here."""
+"""Characters of an event that patterns of the user's own are asked about; they run in workflow code here."""
 
 
 @dataclass(frozen=True)
@@ -61,10 +61,12 @@ class PiiRedact:
 
     def after_tool(self, result: ToolResult, ctx: HookContext) -> ToolResult | None:
         """What no activity brought: a rejection's reason, an error in the call."""
-        found = self._filter(ctx.middleware)
-        if found is None or (self._leaves_it_to_activities(ctx) and result.status in ("executed", "emulated")):
+        team = _team(self, ctx.middleware)
+        if not self._leaves_it_to_activities(ctx):
+            return _combined(team).result(result) if team else None
+        if result.status in ("executed", "emulated"):
             return None
-        return found.result(result)
+        return _combined(tuple(item for item in team if not item.rule.detector.is_function)).result(result)
 
     def edge_filter(self, middlewares: Sequence[object]) -> EdgeFilter | None:
         """For clients, activities and events; see :mod:`outlast.middleware.edge_filter`."""
@@ -107,6 +109,7 @@ class _PiiEdge:
     outputs: Rules
     observed: Rules
     is_slow: bool
+    hides_args: bool
 
     @classmethod
     def of(cls, members: tuple[PiiRedact, ...]) -> _PiiEdge:
@@ -116,8 +119,9 @@ class _PiiEdge:
             Rules(tuple(item.rule for item in edging)),
             _combined(members),
             Rules(tuple(item.rule for item in members if item.at_edges or item.apply_to_tool_results)),
-            Rules(tuple(item.rule for item in members)),
+            Rules(tuple(item.rule for item in members if not item.rule.detector.is_function)),
             any(item.rule.is_own for item in members),
+            any(item.rule.detector.is_function and not item.apply_to_tool_args for item in members),
         )
 
     def messages(self, messages: Sequence[Message]) -> tuple[Message, ...]:
@@ -144,10 +148,12 @@ class _PiiEdge:
     def event(self, data: dict[str, Json]) -> dict[str, Json]:
         if self.is_slow and (size := len(str(data))) > MAX_EVENT:
             return {"withheld": f"{size:,} characters"}
+        if self.hides_args and "args" in data:  # no function of the user's has looked at them
+            data = {**data, "args": {}, "withheld": "args"}
         try:
             return dict(redact_json(data, self.observed, Blocked()))
-        except Exception as error:  # a detector of the user's own; what watchers are told must not stop a run
-            return {"withheld": f"a detector raised {type(error).__name__}"}
+        except Exception as error:  # keys that are no text, say; what watchers are told must not stop a run
+            return {"withheld": f"it could not be read: {type(error).__name__}"}
 
     def stream(self) -> TextStream | None:
         return RedactedStream(self.inner.output) if self.inner.output.rules else None
@@ -173,14 +179,14 @@ def pii_redact(
         strategy: ``redact`` puts ``[REDACTED_<TYPE>]``; ``mask`` the first character and dots; ``hash`` 16 hex digits
             of SHA-256; ``block`` refuses: a tool's result or call is rejected, a message or an answer ends the run
             with the code ``REJECTED``. No error holds the value.
-        detector: A regular expression whose work on any text is bounded, or a pure, quick function that gives spans.
+        detector: A regular expression whose work on any text is bounded, or a pure, quick function that gives spans. In
+            a run it is applied inside activities, for 30 seconds at most.
         apply_to_input, apply_to_output, apply_to_tool_results: Every user message; every text of the model; every
             result.
         apply_to_tool_args: Also the arguments of tool calls, which tools then get redacted. Off unless ``at_edges``;
             in the run's events they are redacted in any case.
-        at_edges: Redact before anything becomes history: in clients that are given this middleware
-            (``Client(filters=[...])``) and inside activities. Off, the transcript keeps what users wrote; only the
-            model does not see it.
+        at_edges: Redact also what people send, before it becomes history: in clients that are given this middleware
+            (``Client(filters=[...])``). Off, the transcript keeps what users wrote; only the model does not see it.
         hash_key: Makes ``hash`` an HMAC: without a key, cards and addresses can be found again by trying all.
         name: Needed where an agent has two instances of one type.
 

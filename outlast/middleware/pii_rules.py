@@ -95,7 +95,7 @@ def _detector(pii_type: str, given: CustomDetector | None) -> Detector:
             lambda text: [match.span() for match in pattern.finditer(text)],
             (lambda text: 0) if longest is None else (lambda text: max(0, len(text) - longest - 1)),
         )
-    return Detector(lambda text: [_span(item, text) for item in given(text)], lambda text: 0)
+    return Detector(lambda text: [_span(item, text) for item in given(text)], lambda text: 0, is_function=True)
 
 
 def _span(item: Any, text: str) -> Span:  # noqa: ANN401 - what a user's function gives

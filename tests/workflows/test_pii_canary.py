@@ -16,11 +16,12 @@ from outlast import Agent, AgentOptions, AgentPlugin, AgentRunFailed, AgentRunPa
 from outlast.client import Run
 from outlast.devserver import DevServer
 from outlast.messages import assistant, user
-from outlast.middleware import pii_redact
+from outlast.middleware import model_retry, pii_redact
 from outlast.settings import Settings, connect
 from outlast.testing import ScriptedModel, local_env, replay
 from outlast.testing.histories import fetch_histories
 from outlast.watch import TextDelta
+from tests.workflows import staff_agent as staff
 from tests.workflows.private_agents import CANARY, failing, got, shown, support
 
 SECRET = b"canary.7f3a"
@@ -152,20 +153,51 @@ async def test_at_the_edges_no_payload_memo_failure_heartbeat_id_log_or_file_hol
 
 
 async def test_without_edges_the_history_holds_what_was_said_and_the_model_does_not_see_it(tmp_path: Path) -> None:
-    """AC-88, AC-89: the transcript is the user's; deltas and events are redacted all the same."""
+    """AC-88, AC-89: the transcript is the user's; answers, results, errors, deltas and events are redacted."""
     got.clear()
     shown.clear()
     agent, model = support(at_edges=False)
     seen = Seen()
     async with server_on_disk(tmp_path, [agent]) as client:
         await converse(client, seen)
+        await histories(client, seen)
     assert b"KEEP-input canary" in on_disk(tmp_path)
+    for brought_by_an_activity in (b"KEEP-completion for ", b"KEEP-exception ", b"KEEP-rejection "):
+        assert seen.find(brought_by_an_activity + b"[REDACTED_EMAIL]")
+        assert brought_by_an_activity + b"canary" not in on_disk(tmp_path)
     assert seen.find(b"KEEP-input canary")
     assert SECRET.decode() not in "".join(shown)
     assert "for [REDACTED_EMAIL]," in "".join(shown)
     for request in model.requests:
         texts = [message.text + "".join(r.text for r in message.tool_results) for message in request.messages]
         assert SECRET.decode() not in "".join(texts)
+
+
+async def test_a_detector_of_ones_own_runs_in_activities_and_not_in_workflow_code() -> None:
+    """AC-87: on input, answers and results; the one here refuses to work anywhere else."""
+    staff.model.requests.clear()
+    async with local_env([staff.agent]) as env:
+        run = await env.client.start("staff", "I am EMP-123456")
+        result = await run.result()
+        history = str(await env.temporal.get_workflow_handle(run.id).fetch_history())
+    assert staff.model.requests[0].messages[0].text == "I am [REDACTED_STAFF]"
+    assert result.messages[0].text == "I am EMP-123456"
+    assert [message.text for message in result.messages if message.role == "assistant"][-1] == "hello [REDACTED_STAFF]"
+    assert result.messages[2].tool_results[0].text == "found [REDACTED_STAFF]"
+    assert "EMP-654321" not in history
+
+
+async def test_a_detector_that_takes_too_long_parks_the_run_and_no_retry_repeats_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """AC-87."""
+    monkeypatch.setattr("outlast.activities.filters.LIMIT_SECONDS", 0.05)
+    agent = Agent(AgentOptions(name="slow", model=ScriptedModel(["x"]), middleware=[model_retry(3, 1), staff.slow]))
+    async with local_env([agent]) as env:
+        run = await env.client.start("slow", "hi")
+        with pytest.raises(AgentRunPaused, match="a detector of pii_redact: it took longer"):
+            await run.result()
+        await run.abort("enough")
 
 
 async def test_a_client_refuses_a_blocked_input_before_there_is_a_run() -> None:

@@ -429,3 +429,22 @@ async def test_a_hook_between_two_instances_is_covered_by_the_last() -> None:
 def test_a_result_that_holds_nothing_is_the_same_object() -> None:
     result = ToolResult(call_id="1", name="t", content="nothing")
     assert pii_redact("email").after_tool(result, HookContext()) is result
+
+
+@pytest.mark.parametrize(("in_args", "shown"), [(None, {}), (True, {"who": "[REDACTED_X]"})])
+async def test_a_function_of_ones_own_is_not_asked_about_events_so_arguments_stay_out_of_them(
+    in_args: bool | None, shown: dict[str, str]
+) -> None:
+    """AC-84, AC-87: unless an activity has redacted them."""
+    own = pii_redact("x", detector=lambda text: [(0, len(text))] if text == "alice" else [], apply_to_tool_args=in_args)
+    run = MemoryRuntime(agent([call("lookup", who="alice"), "done"], own, tools=[lookup]), "go")
+    await run.result()
+    assert [event.data["args"] for event in run.events if event.kind == "tool.started"] == [shown]
+
+
+async def test_a_very_long_event_is_withheld_where_a_pattern_of_ones_own_would_have_to_read_it() -> None:
+    """AC-87."""
+    run = MemoryRuntime(agent(["x" * 60_000], pii_redact("x", detector="EMP-[0-9]{6}")), "go")
+    await run.result()
+    [event] = [event for event in run.events if event.kind == "text"]
+    assert event.data["withheld"].endswith(" characters")
