@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import is_
 
 from temporalio.common import RawValue
 
@@ -81,10 +82,8 @@ class TranscriptChunks:
             yield self._loose(loose)
 
     def _stands_at(self, messages: Sequence[Message], index: int, chunk: Chunk) -> bool:
-        length = chunk.end - chunk.start
-        if index + length > len(messages):
-            return False
-        return all(messages[index + offset] is self._transcript[chunk.start + offset] for offset in range(length))
+        own = self._transcript[chunk.start : chunk.end]
+        return index + len(own) <= len(messages) and all(map(is_, messages[index : index + len(own)], own))
 
     def _loose(self, messages: list[Message]) -> RawValue:
         if len(messages) > 1:
