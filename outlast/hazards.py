@@ -33,7 +33,7 @@ _RULES: tuple[tuple[str, str], ...] = (
     (r"os\.(environb?|_Environ|getenvb?|putenv|unsetenv|getcwdb?|getpid|getppid|getlogin|uname|cpu_count)", AT_IMPORT),
     (r"(platform|getpass|locale|pwd|sysconfig)\.\w+|socket\.get(hostname|fqdn)|sys\.(argv|platform|flags)", AT_IMPORT),
     (r"(builtins|io|_io|codecs|gzip|bz2|lzma|tarfile|zipfile)\.open|zipfile\.ZipFile|tarfile\.TarFile", EFFECT),
-    (rf"pathlib\.(\w*Path)\.({_PATH_METHODS})", EFFECT),
+    (rf"pathlib\.(\w*Path|PathBase)\.({_PATH_METHODS})", EFFECT),
     (r"os\.path\.(exists|lexists|getsize|get[acm]time|is(file|dir|link|mount|abs)|samefile|realpath|abspath|expanduser)"
      r"|(posixpath|ntpath|genericpath)\.(exists|lexists|getsize|get[acm]time|is(file|dir|link|mount)|samefile|realpath"
      r"|abspath|expanduser)", EFFECT),
@@ -58,4 +58,5 @@ STATE = "keep it in ctx.invocation_state"
 def instead_of(name: str) -> str | None:
     """What to do instead of using ``name`` (``time.time``); None where it is harmless."""
     name = re.sub(r"^(posix|nt)\.", "os.", name)
+    name = re.sub(r"^pathlib\._\w+\.", "pathlib.", name)  # since Python 3.13 it is a package
     return next((instead for pattern, instead in _COMPILED if pattern.fullmatch(name)), None)
