@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 if TYPE_CHECKING:
     from outlast.state import RunResult
+    from outlast.usage import Usage
 
 E = TypeVar("E", bound=object)
 
@@ -174,6 +175,8 @@ class ModelError(OutlastError):
         error_class: The provider's own name for the error (``rate_limit_error``), or the name of
             the Python class that was raised.
         error_classes: Qualified names of the classes of a foreign exception; see :func:`matches`.
+        usage: What the failed call has used up all the same, where the provider said so: an answer that broke off, or
+            that nobody can read. It counts in the run's usage (AC-41).
     """
 
     default_verdict: ClassVar[bool | None] = None
@@ -188,9 +191,11 @@ class ModelError(OutlastError):
         error_class: str = "",
         error_classes: Sequence[str] = (),
         retryable: bool | None = None,
+        usage: Usage | None = None,
     ) -> None:
         super().__init__(message)
         self.error_classes = tuple(error_classes)
+        self.usage = usage
         self.provider = provider
         self.status = status
         self.wait_seconds = wait_seconds

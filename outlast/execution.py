@@ -26,6 +26,7 @@ from outlast.model import Completion, Model, ModelRequest
 from outlast.runtime import CommandIds, ModelCall, Runtime, current_effects, current_runtime, current_scope
 from outlast.state import CallState, ChildOutcome, InvocationState, RunState, check_json
 from outlast.tools import Tool, ToolCall, error_result
+from outlast.usage import Usage, spent_by
 
 MODEL_STEP = "model"
 """The scope of a step's own model call."""
@@ -151,10 +152,18 @@ class Execution:
         ref = self.model_ref(model)
         command_id = self.command_id(scope or f"{current_scope.get()}.model")
         call = ModelCall(command_id, ref, request, stream=self.streams and scope == MODEL_STEP)
-        completion = await self.runtime.call_model(call)
-        usage = completion.usage.model_copy(update={"model_calls": 1})
-        self.state.usage = self.state.usage + usage
+        try:
+            completion = await self.runtime.call_model(call)
+        except Exception as error:
+            self._count(spent_by(error))
+            raise
+        self._count(completion.usage)
         return completion
+
+    def _count(self, usage: Usage | None) -> None:
+        """Every call that was answered counts, also where its answer was of no use (AC-41)."""
+        if usage is not None:
+            self.state.usage = self.state.usage + usage.model_copy(update={"model_calls": 1})
 
     def model_ref(self, model: str | Model | None) -> str:
         """What names a model; objects are told by their place, whichever import of the agent's module they are from."""

@@ -36,3 +36,12 @@ class Usage(BaseModel):
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(**{name: getattr(self, name) + getattr(other, name) for name in Usage.model_fields})
+
+
+def spent_by(error: BaseException) -> Usage | None:
+    """What a failed call has used up all the same, where its error knows (AC-41)."""
+    try:
+        usage = getattr(error, "usage", None)
+    except BaseException:  # an attribute may be looked up in any way its class likes
+        return None
+    return usage if isinstance(usage, Usage) else None

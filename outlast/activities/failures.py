@@ -30,6 +30,7 @@ from outlast.middleware.compose import describe
 from outlast.middleware.edge_filter import NO_EDGES, Edges
 from outlast.state import check_json
 from outlast.unreadable import is_tombstone
+from outlast.usage import Usage, spent_by
 
 
 class FailureDetails(BaseModel):
@@ -46,6 +47,7 @@ class FailureDetails(BaseModel):
     error_class: str = ""
     code: str = ""
     interrupt: dict[str, Any] | None = None
+    usage: Usage | None = None
 
 
 def raise_model_failure(error: BaseException, edges: Edges = NO_EDGES) -> NoReturn:
@@ -79,8 +81,8 @@ def _fail(text: str, kind: str, details: Mapping[str, Any]) -> NoReturn:
 
 
 def _model_details(error: BaseException, _edges: Edges) -> FailureDetails:
-    if isinstance(error, ToolRejection):
-        return FailureDetails(kind="ToolRejection")
+    if isinstance(error, ToolRejection):  # of an answer that was withheld; it has been paid for
+        return FailureDetails(kind="ToolRejection", usage=spent_by(error))
     if isinstance(error, ModelError):
         return FailureDetails(
             kind=type(error).__name__ if type(error).__name__ in MODEL_ERRORS else "ModelError",
@@ -90,6 +92,7 @@ def _model_details(error: BaseException, _edges: Edges) -> FailureDetails:
             status=error.status,
             wait_seconds=error.wait_seconds,
             error_class=error.error_class,
+            usage=spent_by(error),
         )
     return _foreign(error)
 
@@ -138,7 +141,10 @@ def _foreign(error: BaseException) -> FailureDetails:
 
 def model_failure(error: ActivityError) -> BaseException:
     """What a failed model activity means to workflow code."""
-    return _back(error, _model_error, lambda text: ModelTimeout(text, retryable=False))
+    failure = _back(error, _model_error, lambda text: ModelTimeout(text, retryable=False))
+    if isinstance(error.cause, ApplicationError) and (usage := _details(error.cause).usage) is not None:
+        vars(failure)["usage"] = usage
+    return failure
 
 
 def tool_failure(error: ActivityError, tool: str, idempotent: bool) -> BaseException:

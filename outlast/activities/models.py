@@ -14,7 +14,7 @@ from temporalio.common import RawValue
 from outlast.activities.failures import raise_model_failure, raise_setup_failure, refuse_unreadable
 from outlast.activities.filters import filtered
 from outlast.activities.heartbeats import heartbeats
-from outlast.errors import MalformedResponse, UnknownAgent
+from outlast.errors import MalformedResponse, ToolRejection, UnknownAgent
 from outlast.messages import Json, load_messages
 from outlast.middleware.edge_filter import TextStream
 from outlast.model import (
@@ -90,7 +90,11 @@ class ModelActivities:
                     settings=fixed.settings,
                 )
                 answer = await _ask(model, request, writer.add if call.stream else None)
-                completion = await filtered(edges, lambda: edges.completion(answer))
+                try:
+                    completion = await filtered(edges, lambda: edges.completion(answer))
+                except ToolRejection as error:
+                    vars(error)["usage"] = answer.usage
+                    raise
             writer.flush()
             return json_value(completion.model_dump_json(exclude_none=True).encode())
         except asyncio.CancelledError:

@@ -6,16 +6,18 @@ opens no socket and loads no HTTP library: :mod:`outlast.models._http` is import
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from outlast.errors import AuthenticationFailed
+from outlast.errors import AuthenticationFailed, ModelError
 from outlast.messages import Json
 from outlast.model import Completion, Delta, DeltaSink, ModelRequest, check_request
 from outlast.models._faults import Failure, Reporter
 from outlast.models._wire import encode_body, mend, private_texts
+from outlast.usage import Usage
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +103,10 @@ class Assembler(Protocol):
         """The whole answer, or None if the stream ended before the answer did."""
         ...
 
+    def so_far(self) -> dict[str, Json]:
+        """What has come of the answer beside its content: its usage, where the provider has told it."""
+        ...
+
 
 class Wire(Protocol):
     """A provider's format, without any I/O: what is sent where, and how the answer is read."""
@@ -119,6 +125,10 @@ class Wire(Protocol):
 
     def parse(self, response: dict[str, Json]) -> Completion:
         """The completion in an answer's body."""
+        ...
+
+    def usage(self, response: dict[str, Json]) -> Usage:
+        """What an answer, or as much as came of it, says that it has used up."""
         ...
 
     def assembler(self) -> Assembler:
@@ -166,9 +176,12 @@ async def exchange(
         for delta in deltas:
             on_delta(delta)
 
-    response = await _http.stream(call, feed) or assembler.response()
-    if response is None:
-        raise reporter.truncated()
+    try:
+        response = await _http.stream(call, feed) or assembler.response()
+        if response is None:
+            raise reporter.truncated()
+    except ModelError as error:
+        raise _spending(error, wire, assembler.so_far()) from None
     return _read(wire, response, reporter)
 
 
@@ -178,8 +191,17 @@ _UNREADABLE = (AttributeError, KeyError, IndexError, TypeError, ValueError)
 def _read(wire: Wire, response: dict[str, Json], reporter: Reporter) -> Completion:
     whole = mend(response)
     if whole.get("error") or whole.get("status") in ("failed", "cancelled"):
-        raise reporter.event(whole)
+        raise _spending(reporter.event(whole), wire, whole)
     try:
         return wire.parse(whole)
     except _UNREADABLE as error:
-        raise reporter.malformed(f"{type(error).__name__} in the answer") from None
+        failure = reporter.malformed(f"{type(error).__name__} in the answer")
+        raise _spending(failure, wire, whole) from None
+
+
+def _spending(error: ModelError, wire: Wire, response: dict[str, Json]) -> ModelError:
+    """The error with what the call has used up all the same."""
+    with contextlib.suppress(*_UNREADABLE):
+        usage = wire.usage(mend(response))
+        error.usage = usage if usage.total_tokens else None
+    return error

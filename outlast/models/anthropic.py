@@ -176,9 +176,13 @@ class Anthropic:
             message=Message(role="assistant", blocks=tuple(blocks), origin=origin),
             finish=finish,
             finish_raw=raw,
-            usage=_usage(response.get("usage") or {}),
+            usage=self.usage(response),
             model=model,
         )
+
+    def usage(self, response: dict[str, Json]) -> Usage:
+        """What an answer, or as much as came of it, says that it has used up."""
+        return _usage(response.get("usage") or {})
 
     def assembler(self) -> Assembler:
         """A fresh assembler for one streamed answer."""
@@ -339,6 +343,10 @@ class _Events:
                 self._message |= event["delta"]
                 self._message["usage"] = (self._message.get("usage") or {}) | usage
         return ()
+
+    def so_far(self) -> dict[str, Json]:
+        """What has come beside the content."""
+        return self._message
 
     def response(self) -> dict[str, Json] | None:
         """The whole message; None without a stop reason."""

@@ -162,9 +162,13 @@ class Gemini:
             message=Message(role="assistant", blocks=blocks, origin=origin),
             finish=_finish(raw, blocks, blocked=not response.get("candidates")),
             finish_raw=raw,
-            usage=_usage(response.get("usageMetadata") or {}),
+            usage=self.usage(response),
             model=model,
         )
+
+    def usage(self, response: dict[str, Json]) -> Usage:
+        """What an answer, or as much as came of it, says that it has used up."""
+        return _usage(response.get("usageMetadata") or {})
 
     def assembler(self) -> Assembler:
         """A fresh assembler for one streamed answer."""
@@ -365,6 +369,10 @@ class _Chunks:
                 self._parts.append(part)
                 deltas += self._deltas(part)
         return deltas
+
+    def so_far(self) -> dict[str, Json]:
+        """What has come beside the content."""
+        return self._head
 
     def response(self) -> dict[str, Json] | None:
         """The whole response; None without a finish or a block reason."""

@@ -158,9 +158,13 @@ class OpenAIChat:
             message=Message(role="assistant", blocks=blocks, origin=origin),
             finish=finish,
             finish_raw=raw,
-            usage=_usage(response.get("usage") or {}),
+            usage=self.usage(response),
             model=origin.model,
         )
+
+    def usage(self, response: dict[str, Json]) -> Usage:
+        """What an answer, or as much as came of it, says that it has used up."""
+        return _usage(response.get("usage") or {})
 
     def assembler(self) -> Assembler:
         """A fresh assembler for one streamed answer."""
@@ -313,6 +317,10 @@ class _Chunks:
             deltas += self._text_deltas(delta)
             deltas += [self._call_delta(call) for call in delta.get("tool_calls") or ()]
         return deltas
+
+    def so_far(self) -> dict[str, Json]:
+        """What has come beside the content."""
+        return self._head
 
     def response(self) -> dict[str, Json] | None:
         """The ``chat.completion``; None without a finish reason."""

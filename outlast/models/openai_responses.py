@@ -160,8 +160,22 @@ class OpenAIResponses:
             message=Message(role="assistant", blocks=blocks, origin=origin),
             finish=finish,
             finish_raw=raw,
-            usage=_usage(response.get("usage") or {}),
+            usage=self.usage(response),
             model=model,
+        )
+
+    def usage(self, response: dict[str, Json]) -> Usage:
+        """What an answer, or as much as came of it, says that it has used up."""
+        usage = response.get("usage") or {}
+        inputs = usage.get("input_tokens_details") or {}
+        outputs = usage.get("output_tokens_details") or {}
+        return Usage(
+            input_tokens=usage.get("input_tokens") or 0,
+            cached_input_tokens=inputs.get("cached_tokens") or 0,
+            cache_write_tokens=inputs.get("cache_write_tokens") or 0,
+            output_tokens=usage.get("output_tokens") or 0,
+            reasoning_tokens=outputs.get("reasoning_tokens") or 0,
+            model_calls=1,
         )
 
     def assembler(self) -> Assembler:
@@ -346,20 +360,6 @@ def _finish(response: Mapping[str, Json], blocks: Sequence[AnyBlock]) -> tuple[F
     return "stop", raw
 
 
-def _usage(usage: Mapping[str, Json]) -> Usage:
-    """Cached input is inside ``input_tokens``, reasoning inside ``output_tokens``."""
-    inputs = usage.get("input_tokens_details") or {}
-    outputs = usage.get("output_tokens_details") or {}
-    return Usage(
-        input_tokens=usage.get("input_tokens") or 0,
-        cached_input_tokens=inputs.get("cached_tokens") or 0,
-        cache_write_tokens=inputs.get("cache_write_tokens") or 0,
-        output_tokens=usage.get("output_tokens") or 0,
-        reasoning_tokens=outputs.get("reasoning_tokens") or 0,
-        model_calls=1,
-    )
-
-
 class _Events:
     """Events of a response; the last of them carries the whole of it."""
 
@@ -388,6 +388,10 @@ class _Events:
             case "response.completed" | "response.incomplete" | "response.failed":
                 self._final = event["response"]
         return ()
+
+    def so_far(self) -> dict[str, Json]:
+        """What has come beside the content."""
+        return self._final or {}
 
     def response(self) -> dict[str, Json] | None:
         """The whole response; None without its last event."""

@@ -13,7 +13,7 @@ from outlast.agent import Agent
 from outlast.approvals import PendingInterrupt, parse_decision_message
 from outlast.children import outcome_of, take_report
 from outlast.effects import find_effect
-from outlast.errors import AgentRunFailed, AgentRunPaused, OutlastError
+from outlast.errors import AgentRunFailed, AgentRunPaused, OutlastError, ToolRejection
 from outlast.events import Event, PauseInfo
 from outlast.execution import Execution
 from outlast.loop import drive
@@ -239,7 +239,11 @@ class MemoryRuntime:
         check_request(request)
         model = self.agent.resolve_ref(call.model)
         completion = await (self._resolve(model) if isinstance(model, str) else model).complete(request)
-        return self._edges.completion(completion)
+        try:
+            return self._edges.completion(completion)
+        except ToolRejection as error:
+            vars(error)["usage"] = completion.usage
+            raise
 
     async def call_tool(self, execution: ToolExecution) -> ToolResult:
         """Runs the body here; sync tools in a thread."""

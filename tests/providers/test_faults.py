@@ -310,3 +310,41 @@ async def test_a_wait_hint_on_a_success_is_ignored(server: FakeServer) -> None:
     server.answer(json_reply(answer, headers={"retry-after": "30"}))
     completion = await PROVIDERS["anthropic"](server.url).complete(HI)
     assert completion.finish == "stop"
+
+
+_STARTED = {
+    "type": "message_start",
+    "message": {"id": "m", "role": "assistant", "content": [], "usage": {"input_tokens": 70, "output_tokens": 2}},
+}
+_FAILED = {
+    "id": "r", "status": "failed", "error": {"code": "server_error", "message": "x"}, "output": [],
+    "usage": {"input_tokens": 70, "output_tokens": 2},
+}  # fmt: skip
+_FAILED_EVENT = {"type": "response.failed", "response": _FAILED}
+
+
+@pytest.mark.parametrize(
+    ("provider", "stream", "reply"),
+    [
+        ("anthropic", True, sse_reply(f"data: {json.dumps(_STARTED)}\n\n")),
+        ("anthropic", True, sse_reply(f"data: {json.dumps(_STARTED)}\n\ndata: {json.dumps(_OVERLOADED)}\n\n")),
+        ("anthropic", False, json_reply({"type": "message", "usage": {"input_tokens": 70, "output_tokens": 2}})),
+        ("openai_responses", False, json_reply(_FAILED)),
+        ("openai_responses", True, sse_reply(f"data: {json.dumps(_FAILED_EVENT)}\n\n")),
+        ("gemini", True, sse_reply('data: {"usageMetadata": {"promptTokenCount": 70, "candidatesTokenCount": 2}}\n\n')),
+        ("openai_chat", False, json_reply({"usage": {"prompt_tokens": 70, "completion_tokens": 2}})),
+    ],
+)  # fmt: skip
+async def test_what_a_failed_answer_has_used_up_is_told(
+    server: FakeServer, provider: str, stream: bool, reply: Reply
+) -> None:
+    """AC-41: an answer that broke off, failed, or cannot be read has been paid for all the same."""
+    server.answer(reply)
+    found = (await failure(server, provider, stream=stream)).usage
+    assert found is not None
+    assert (found.input_tokens, found.output_tokens) == (70, 2)
+
+
+async def test_an_error_that_tells_no_usage_has_none(server: FakeServer) -> None:
+    server.answer(json_reply(_OVERLOADED, 529))
+    assert (await failure(server, "anthropic")).usage is None

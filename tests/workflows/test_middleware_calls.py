@@ -13,10 +13,12 @@ from outlast import Agent, AgentOptions, AgentRunFailed, AgentRunPaused, HitlInt
 from outlast import models as provider_models
 from outlast.client import Run
 from outlast.errors import RateLimited, ServerFault
-from outlast.middleware import model_retry, tool_retry
+from outlast.middleware import model_retry, pii_redact, tool_retry
 from outlast.model import Completion, DeltaSink, ModelRequest
 from outlast.models import OpenAIChat
 from outlast.testing import LocalEnv, ScriptedModel, call, local_env
+from outlast.testing.scripted import text
+from outlast.usage import Usage
 from tests.providers.fake_server import FakeServer, json_reply, running
 from tests.workflows.judged_agents import Moody, Printer, actor, fallen, player, printer
 
@@ -115,6 +117,20 @@ async def test_the_users_own_error_classes_are_known_again_on_the_workflows_side
         result = await (await env.client.start("printer", "go")).result()
         assert result.output == "done"
         assert (Printer.attempts, Moody.calls) == (2, 4)
+
+
+async def test_what_a_failed_model_call_has_used_up_crosses_the_boundary() -> None:
+    """AC-41: of a call that was retried, and of an answer that was withheld inside its activity."""
+    spent = Usage(input_tokens=70, output_tokens=2)
+    model = ScriptedModel([ServerFault("broke off", usage=spent), text("to bob@x.com", usage=spent)])
+    hooks = [model_retry(1, 10), pii_redact("email", "block")]
+    agent = Agent(AgentOptions(name="spender", model=model, middleware=hooks))
+    async with local_env([agent]) as env:
+        run = await env.client.start("spender", "go")
+        with pytest.raises(AgentRunFailed, match="REJECTED") as failed:
+            await run.result()
+    assert failed.value.result is not None
+    assert failed.value.result.usage == Usage(input_tokens=140, output_tokens=4, model_calls=2)
 
 
 async def test_model_objects_of_an_agents_module_are_found_from_the_sandbox() -> None:

@@ -12,7 +12,7 @@ from outlast import Agent, AgentError, AgentOptions, HitlInterrupt, HookContext,
 from outlast import models as provider_models
 from outlast.errors import AgentRunFailed, AgentRunPaused, AuthenticationFailed, RateLimited, ServerFault, UnknownModel
 from outlast.messages import Json, Message, OpaqueBlock, TextBlock
-from outlast.middleware import model_call_limit, model_fallback, model_retry
+from outlast.middleware import model_call_limit, model_fallback, model_retry, pii_redact
 from outlast.middleware.contract import ModelNext
 from outlast.model import Completion, ModelRequest, ModelSettings
 from outlast.models import Anthropic, OpenAIChat
@@ -146,6 +146,18 @@ async def test_the_served_model_and_all_usage_are_recorded() -> None:
     assert [event.data["model"] for event in memory.events if event.kind == "model.completed"] == ["spare-2026"]
     assert result.usage == Usage(input_tokens=17, output_tokens=6, model_calls=2)
     assert result.steps == 1
+
+
+async def test_what_the_failed_call_has_used_up_counts_too() -> None:
+    """AC-41: where its provider told it; a blocked answer of pii_redact has been paid for as well."""
+    spent = Usage(input_tokens=70, output_tokens=2)
+    served = text("ok", usage=Usage(input_tokens=7, output_tokens=1))
+    result = await run([ServerFault("broke off", usage=spent)], model_fallback(spare(served)))
+    assert result.usage == Usage(input_tokens=77, output_tokens=3, model_calls=2)
+    blocked = MemoryRuntime(agent([text("to bob@x.com", usage=spent)], pii_redact("email", "block")), "go")
+    with pytest.raises(AgentRunFailed, match="REJECTED"):
+        await blocked.result()
+    assert blocked.state.usage == spent.model_copy(update={"model_calls": 1})
 
 
 async def test_a_failure_on_turn_three_falls_back_and_goes_on_from_the_transcript() -> None:
