@@ -208,6 +208,8 @@ def _check_middlewares(agent: str, middlewares: tuple[object, ...]) -> None:
         if name in seen:
             raise ValueError(f"agent {agent!r} has two middlewares named {name!r}; give one another name")
         seen.add(name)
+        for advice in getattr(middleware, "order_advice", lambda _: ())(middlewares):
+            _log.warning("agent %r: %s", agent, advice)
 
 
 def _collect_tools(

@@ -298,7 +298,7 @@ def sequence_fault(messages: Sequence[Message]) -> str | None:
 
 
 def pinned_groups(messages: Sequence[Message]) -> list[Message]:
-    """The pinned messages, with each what it cannot stand without: the results of a call, the call of a result (AC-96)."""
+    """The pinned messages, and with each what it cannot stand without: its results, or its call (AC-96)."""
     ids = {result.call_id for message in messages if message.pinned for result in message.tool_results}
     callers = [
         message
@@ -320,7 +320,7 @@ def repair_sequence(messages: Sequence[Message]) -> tuple[Message, ...]:
     A result that stands later than directly after its call is moved there. Sound input comes back as it is.
     """
     if sequence_fault(messages) is None:
-        return tuple(messages)
+        return messages if isinstance(messages, tuple) else tuple(messages)
     results = {r.call_id: m for m in reversed(messages) for r in m.tool_results if m.role == "tool"}
     repaired: list[Message] = []
     seen: set[str] = set()

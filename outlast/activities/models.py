@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ from outlast.activities.failures import raise_model_failure, raise_setup_failure
 from outlast.activities.filters import filtered
 from outlast.activities.heartbeats import heartbeats
 from outlast.errors import MalformedResponse, ToolRejection, UnknownAgent
-from outlast.messages import Json, load_messages
+from outlast.messages import Json, Message, load_messages, repair_sequence
 from outlast.middleware.edge_filter import TextStream
 from outlast.model import (
     Completion,
@@ -31,6 +32,7 @@ from outlast.model import (
 )
 from outlast.registry import AgentRegistry
 
+_log = logging.getLogger("outlast")
 CALL_MODEL = "call_model"
 DELTA_TAIL = 64_000
 
@@ -84,7 +86,7 @@ class ModelActivities:
         try:
             async with heartbeats(writer.details if call.stream else tuple):
                 request = ModelRequest(
-                    messages=await filtered(edges, lambda: edges.sent(messages)),
+                    messages=_sound(await filtered(edges, lambda: edges.sent(messages)), call.agent),
                     tools=fixed.tools,
                     response_format=fixed.response_format,
                     settings=fixed.settings,
@@ -114,6 +116,14 @@ class ModelActivities:
             raise_setup_failure(f"model of agent {call.agent!r}", str(error.args[0]))
         except BaseException as error:
             raise_model_failure(error)
+
+
+def _sound(messages: tuple[Message, ...], agent: str) -> tuple[Message, ...]:
+    """The conversation without halves of pairs, whatever a hook left of it: each call has one result (D11)."""
+    repaired = repair_sequence(messages)
+    if repaired is not messages:
+        _log.warning("agent %r: a hook left half a pair of call and result in a request; it was made whole", agent)
+    return repaired
 
 
 async def _ask(model: Model, request: ModelRequest, sink: DeltaSink | None) -> Completion:

@@ -109,7 +109,7 @@ class Edges:
         """See :class:`EdgeFilter`."""
         for item in self.filters:
             messages = item.sent(messages)
-        return tuple(messages)
+        return messages if isinstance(messages, tuple) else tuple(messages)
 
     def completion(self, completion: Completion) -> Completion:
         """See :class:`EdgeFilter`."""

@@ -128,7 +128,9 @@ class _PiiEdge:
         return self.edge.messages(messages)
 
     def sent(self, messages: Sequence[Message]) -> tuple[Message, ...]:
-        return self.inner.messages(messages) if self.is_slow else tuple(messages)
+        if self.is_slow:
+            return self.inner.messages(messages)
+        return messages if isinstance(messages, tuple) else tuple(messages)
 
     def completion(self, completion: Completion) -> Completion:
         return self.inner.completion(completion)

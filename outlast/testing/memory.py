@@ -234,8 +234,9 @@ class MemoryRuntime:
     async def call_model(self, call: ModelCall) -> Completion:
         """Asks the model itself; its exceptions arrive as they are."""
         self.commands.append(call.command_id)
-        messages = self._edges.sent(call.request.messages)
-        request = call.request.model_copy(update={"messages": messages}) if self._edges.is_slow else call.request
+        messages = repair_sequence(self._edges.sent(call.request.messages))
+        same = messages is call.request.messages
+        request = call.request if same else call.request.model_copy(update={"messages": messages})
         check_request(request)
         model = self.agent.resolve_ref(call.model)
         completion = await (self._resolve(model) if isinstance(model, str) else model).complete(request)

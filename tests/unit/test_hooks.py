@@ -20,7 +20,7 @@ from outlast.middleware import (
     run_before_tool,
 )
 from outlast.middleware.contract import ModelNext, ToolNext
-from outlast.model import Completion, ModelRequest
+from outlast.model import Completion, ModelRequest, ResponseFormat, ToolSpec
 from outlast.state import RunState
 from outlast.testing import MemoryRuntime, ScriptedModel, call, calls
 from outlast.testing.scripted import Reply
@@ -170,6 +170,67 @@ async def test_what_before_model_changes_reaches_that_call_only() -> None:
     assert second.messages[0].text == "original"
     assert len(second.tools) == 2
     assert result.messages[0].text == "original"
+
+
+async def test_before_model_may_replace_the_format_and_each_sees_what_the_one_before_made() -> None:
+    """AC-4, AC-5."""
+    model = ScriptedModel(['{"n": 1}'])
+    seen: list[Any] = []
+
+    def first(request: ModelRequest, ctx: HookContext) -> ModelRequest:
+        return request.replace(response_format=None)
+
+    def second(request: ModelRequest, ctx: HookContext) -> ModelRequest:
+        seen.append(request.response_format)
+        return request.replace(response_format=ResponseFormat(name="mine", json_schema={"type": "object"}))
+
+    stack = (create_middleware("first", before_model=first), create_middleware("second", before_model=second))
+    await outcome([], *stack, model=model, response_format=dict[str, int])
+    assert seen == [None]
+    assert model.requests[0].response_format == ResponseFormat(name="mine", json_schema={"type": "object"})
+
+
+async def test_after_model_may_rewrite_the_completion_the_last_registered_first() -> None:
+    """AC-7: what comes out is what runs and what is kept."""
+
+    def marked(name: str) -> object:
+        def after(completion: Completion, ctx: HookContext) -> Completion | None:
+            return completion.replace(message=assistant(f"{completion.message.text}{name}"))
+
+        return create_middleware(name, after_model=after)
+
+    nothing = create_middleware("nothing", after_model=lambda completion, ctx: None)
+    _, run = await outcome(["x"], marked("A"), nothing, marked("B"))
+    assert [message.text for message in run.state.transcript] == ["go", "xBA"]
+
+
+async def test_a_tool_that_a_hook_advertises_and_nobody_registered_does_not_run() -> None:
+    """AC-22."""
+
+    def advertise(request: ModelRequest, ctx: HookContext) -> ModelRequest:
+        return request.replace(tools=(*request.tools, ToolSpec(name="ghost")))
+
+    model = ScriptedModel([call("ghost"), "done"])
+    texts, run = await outcome([], create_middleware("x", before_model=advertise), model=model)
+    assert [spec.name for spec in model.requests[0].tools] == ["add", "double", "ghost"]
+    assert "there is no tool named 'ghost'" in texts[0]
+    assert not any("tool" in command for command in run.commands)
+
+
+async def test_half_a_pair_that_a_hook_leaves_is_made_whole_before_it_is_sent() -> None:
+    """Section 2, rule 5, and D11: an orphan result goes, a call without result gets one that says so."""
+
+    def newest(request: ModelRequest, ctx: HookContext) -> ModelRequest | None:
+        if ctx.step == 2:
+            return request.replace(messages=(user("go"), *request.messages[-1:]))
+        return request.replace(messages=request.messages[:-1]) if ctx.step == 3 else None
+
+    model = ScriptedModel([call("add", a=1, b=2), call("add", a=3, b=4), "done"])
+    _, run = await outcome([], create_middleware("x", before_model=newest), model=model)
+    assert [message.role for message in model.requests[1].messages] == ["user"]
+    [orphan] = model.requests[2].messages[-1].tool_results
+    assert (orphan.call_id, orphan.is_error) == ("call_2_1", True)
+    assert run.state.transcript[4].tool_results[0].text == "7"
 
 
 async def test_a_mutated_argument_dict_leaks_nowhere() -> None:

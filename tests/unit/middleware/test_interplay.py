@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from outlast import Agent, AgentOptions, tool
+from outlast import Agent, AgentOptions, create_middleware, tool
 from outlast.messages import sequence_fault
 from outlast.middleware import (
     SubAgent,
@@ -122,9 +122,35 @@ async def test_every_ordered_pair_ends_the_script_soundly(pair: tuple[str, str],
     check(await outcome(made([MAKERS[name](tmp_path) for name in pair])))
 
 
-async def test_all_of_them_in_the_recommended_order_survive_restarts(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("stack", "advice"),
+    [
+        ([model_fallback("openai:x"), model_retry(on_failure="continue")], "no fallback is ever asked"),
+        ([human_in_the_loop({"publish": True}), policy_filter(deny=["a"])], "policy_filter is registered after"),
+        ([human_in_the_loop({"publish": True}), tool_call_limit(run_limit=1)], "tool_call_limit is registered after"),
+        (
+            [human_in_the_loop({"publish": True}), create_middleware("edit", before_tool=lambda call, ctx: None)],
+            "before_tool of 'edit' runs after human_in_the_loop",
+        ),
+    ],
+)
+def test_an_order_that_defeats_its_purpose_is_warned_of_when_the_agent_is_made(
+    stack: list[object], advice: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Section 2 of the criteria: the recommended order."""
+    made(stack)
+    assert advice in caplog.text
+    caplog.clear()
+    made(stack[::-1])
+    assert caplog.text == ""
+
+
+async def test_all_of_them_in_the_recommended_order_survive_restarts(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     order = ["pii_redact", "policy_filter", "tool_call_limit", "human_in_the_loop", "emulator", "tool_retry"]
     order += ["model_call_limit", "model_fallback", "model_retry", "summarization", "context_editing", "selector"]
     order += ["todo_list", "filesystem", "sub_agents"]
     assert sorted(order) == sorted(MAKERS)
     check(await outcome(made([MAKERS[name](tmp_path) for name in order]), restart=True))
+    assert "registered after" not in caplog.text
