@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -30,6 +30,8 @@ class DevNote:
         storage: URL of its storage.
         ui: URL of Temporal's web UI, or None.
         key_file: Path of the file with the encryption keys, or None.
+        agents: Where its worker has the agents from, as given.
+        private: Names of those that redact at their edges; None while that is not known.
     """
 
     address: str
@@ -38,6 +40,8 @@ class DevNote:
     storage: str
     ui: str | None = None
     key_file: str | None = None
+    agents: Sequence[str] = ()
+    private: Sequence[str] | None = None
 
 
 def storage_url(folder: Path) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from outlast.cli.command import AsJson, BadInput, By, RunId, Server, register, say_note, user_name
+from outlast.cli.private import Guards, run_of
 
 if TYPE_CHECKING:
     from outlast.approvals import PendingInterrupt
@@ -111,12 +112,13 @@ async def approve(
     ] = None,
     by: By = None,
     comment: Comment = "",
+    agents: Guards = None,
 ) -> None:
     """Approve a pending call.
 
     Shows what is approved; if the arguments change meanwhile, nothing is approved.
     """
-    found = (await server.client()).get(run)
+    found = await run_of(server, agents, run)
     item, name = await _choose(found, which)
     _show("approve", item)
     await found.decide(name, "approve", by=by or user_name(), comment=comment)
@@ -130,6 +132,7 @@ async def edit(
     server: Server,
     by: By = None,
     comment: Comment = "",
+    agents: Guards = None,
 ) -> None:
     """Approve a pending call with other arguments.
 
@@ -139,7 +142,7 @@ async def edit(
     from outlast.cli.screen import canonical, indented, out
 
     new = parse_object(args, "--args")
-    found = (await server.client()).get(run)
+    found = await run_of(server, agents, run)
     item, name = await _choose(found, which)
     _show("edit", item)
     out().print(indented("runs with", style="dim"))
@@ -155,12 +158,13 @@ async def reject(
     server: Server,
     by: By = None,
     comment: Comment = "",
+    agents: Guards = None,
 ) -> None:
     """Refuse a pending call.
 
     The model is told why and goes on.
     """
-    found = (await server.client()).get(run)
+    found = await run_of(server, agents, run)
     item, name = await _choose(found, which)
     _show("reject", item)
     await found.decide(name, {"reject": reason}, by=by or user_name(), comment=comment)

@@ -87,6 +87,7 @@ async def _supervise(
         task_queue=queue,
         storage=storage_url(state),
         ui=server.ui_url,
+        agents=list(workers.places),
     )
     write_note(note, place)
     workers.place = place
@@ -99,6 +100,9 @@ async def _supervise(
         code = workers.look()
         if code is not None:
             return code
+        if workers.private != place.private:
+            place = dataclasses.replace(place, private=workers.private)
+            write_note(note, place)
         if workers.ready is not None and not told:
             told = True
             _welcome(place, workers.ready, state, workers.watches)
@@ -112,10 +116,11 @@ class _Workers:
     """The worker's process, the next one after a change, and old ones that still finish their calls."""
 
     def __init__(self, places: Sequence[str], watches: bool) -> None:
-        self._places = places
+        self.places = places
         self.watches = watches
         self.place: DevNote | None = None
         self.ready: list[str] | None = None
+        self.private: list[str] | None = None
         self._current: _Worker | None = None
         self._old: list[_Worker] = []
         self._seen = _snapshot(places) if watches else {}
@@ -123,7 +128,7 @@ class _Workers:
 
     def start(self) -> None:
         """A fresh worker."""
-        self._current = _Worker(self._places)
+        self._current, self.private = _Worker(self.places), None
         self.send_place()
 
     def send_place(self) -> None:
@@ -135,13 +140,14 @@ class _Workers:
         """Restart what must be; an exit code where it makes no sense to go on."""
         self._old = [worker for worker in self._old if worker.process.poll() is None]
         if self._current is not None:
-            names = self._current.ready_names()
-            self.ready = names if names is not None else self.ready
+            told = self._current.told()
+            if told is not None:
+                self.ready, self.private = list(told), sorted(name for name, private in told.items() if private)
             code = self._current.process.poll()
             if code is not None:
                 return self._died(self._current, code)
         if self.watches:
-            now = _snapshot(self._places)
+            now = _snapshot(self.places)
             changed = sorted(file for file in now.keys() | self._seen.keys() if now.get(file) != self._seen.get(file))
             if changed:
                 self._seen = now
@@ -207,11 +213,11 @@ class _Worker:
         with contextlib.suppress(OSError):
             self._line.send(json.dumps(dataclasses.asdict(place)).encode() + b"\n")
 
-    def ready_names(self) -> list[str] | None:
-        """The agents' names, once the worker has said that it serves them."""
+    def told(self) -> dict[str, bool] | None:
+        """The agents' names, and whether each redacts at its edges, once the worker has said that it serves them."""
         with contextlib.suppress(OSError):
             self._heard += self._line.recv(65536)
-        return list(json.loads(self._heard)) if self._heard.endswith(b"\n") else None
+        return dict(json.loads(self._heard)) if self._heard.endswith(b"\n") else None
 
     def close(self) -> None:
         """Give up our end."""

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 
 from outlast.cli import leave
 from outlast.cli.command import BAD_INPUT, FAILED, NO_ANSWER, say_error
+from outlast.cli.private import redacts_at_edges
 from outlast.cli.workers import load, start_logging, warn
 
 
@@ -54,7 +55,8 @@ def _run(places: Sequence[str], line: socket.socket) -> int:
         )
 
         def on_ready() -> None:
-            line.sendall(json.dumps([agent.name for agent in agents]).encode() + b"\n")
+            told = {agent.name: redacts_at_edges(agent) for agent in agents}
+            line.sendall(json.dumps(told).encode() + b"\n")
 
         asyncio.run(run_worker(agents, settings, say=lambda _line: None, on_ready=on_ready))
     except ServerUnreachable as error:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from outlast.cli.command import DONE, AsJson, BadInput, By, RunId, Server, register, say_note, user_name
+from outlast.cli.private import Guards, client_of, run_of
 
 if TYPE_CHECKING:
     from outlast.messages import Json
@@ -30,6 +31,7 @@ async def run(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Show what happens, to the end.")] = False,
     wait: Annotated[bool, typer.Option("--wait", "-w", help="Print the answer alone; do not wait for people.")] = False,
     state_json: Annotated[str, typer.Option("--state-json", metavar="JSON", help="The run's invocation_state.")] = "{}",
+    agents: Guards = None,
     as_json: AsJson = False,
 ) -> int:
     """Start a run and print its id.
@@ -42,7 +44,7 @@ async def run(
     text = sys.stdin.read() if message == "-" else message
     if not text.strip():
         raise BadInput("the message is empty; say what the agent shall do")
-    client = await server.client()
+    client = await client_of(server, agents, agent)
     try:
         started = await client.start(agent, text, id=id, invocation_state=state)
     except TypeError as error:
@@ -151,6 +153,7 @@ async def send(
     run: RunId,
     message: Annotated[str, typer.Argument(help="What it shall take into account.", show_default=False)],
     server: Server,
+    agents: Guards = None,
 ) -> None:
     """Steer a run with a message.
 
@@ -158,8 +161,7 @@ async def send(
     """
     if not message.strip():
         raise BadInput("the message is empty")
-    client = await server.client()
-    await client.get(run).send(message)
+    await (await run_of(server, agents, run)).send(message)
     say_note(f"{run} reads it before its next step")
 
 
@@ -191,11 +193,11 @@ async def abort(
     run: RunId,
     server: Server,
     reason: Annotated[str, typer.Argument(help="Why; it is kept with the run.", show_default=False)] = "",
+    agents: Guards = None,
 ) -> None:
     """End a run now, as failed.
 
     Its code is ABORTED.
     """
-    client = await server.client()
-    await client.get(run).abort(reason)
+    await (await run_of(server, agents, run)).abort(reason)
     say_note(f"{run} has ended")

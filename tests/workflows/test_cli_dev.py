@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -11,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from .command_line import Folder, Process, are_gone, wait_until
+from .command_line import AGENTS, Folder, Process, are_gone, wait_until
 
 
 @pytest.fixture
@@ -152,3 +153,31 @@ def test_a_closed_terminal_ends_it_too(folder: Folder) -> None:
         dev.process.send_signal(signal.SIGHUP)
         assert dev.process.wait(20) == 0
         assert are_gone(family, 1)
+
+
+def test_commands_redact_what_an_agent_redacts_at_its_edges_before_they_send_it(folder: Folder) -> None:
+    """AC-89: input, a message, new arguments, reason and comment; other agents are sent what was typed."""
+    private = AGENTS.replace(
+        "middleware=[human_in_the_loop", 'middleware=[pii_redact("email", at_edges=True), human_in_the_loop'
+    ).replace("import human_in_the_loop", "import human_in_the_loop, pii_redact")
+    plain = '\nplain = Agent(AgentOptions(name="plain", model=ScriptedModel([answer] * 100)))\n'
+    folder.agents.write_text(private + plain)
+    secret = "canary.7f3a@example.com"
+    with folder.dev("--no-ui"):
+        assert folder.dev_note().private == ["editor"]
+        folder.outlast("run", "editor", f"publish {secret}", "--id", "one", "--wait", code=4)
+        folder.outlast("send", "one", f"for {secret}")
+        edit = ("edit", "one", "publish", "--args", json.dumps({"title": secret}), "--comment", f"not {secret}")
+        assert "published [REDACTED_EMAIL]" in folder.outlast(*edit).stdout + folder.outlast("watch", "one").stdout
+        folder.outlast("run", "editor", f"publish {secret}", "--id", "two", "--wait", code=4)
+        folder.outlast("reject", "two", "publish", f"never {secret}")
+        assert "never [REDACTED_EMAIL]" in folder.outlast("watch", "two").stdout
+        assert secret in folder.outlast("run", "plain", f"hi {secret}", "--wait").stdout
+        elsewhere = ("run", "editor", "hi", "--agents", "nowhere.py")
+        assert "nowhere.py" in folder.outlast(*elsewhere, code=2).stderr
+        assert folder.ledger.read_text() == "published [REDACTED_EMAIL]\n"
+        shown = folder.read("show", "one"), folder.read("show", "two")
+    assert secret not in str(shown)
+    kept = b"".join(path.read_bytes() for path in (folder.path / ".outlast").glob("temporal.db*"))
+    assert b"publish [REDACTED_EMAIL]" in kept
+    assert b"publish canary" not in kept
