@@ -24,13 +24,20 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from google.protobuf.message import DecodeError
 from temporalio.api.common.v1 import Payload
-from temporalio.converter import PayloadCodec, SerializationContext, WithSerializationContext
+from temporalio.api.failure.v1 import Failure
+from temporalio.converter import (
+    DefaultFailureConverter,
+    PayloadCodec,
+    PayloadConverter,
+    SerializationContext,
+    WithSerializationContext,
+)
 
 from outlast.errors import OutlastError
 from outlast.keyring import KEY_BYTES, KEY_FILE, KEYS, Keyring
 from outlast.storage.owner import NOBODY, Owner
 from outlast.storage.tombstone import tombstone
-from outlast.unreadable import MISSING_KEY
+from outlast.unreadable import MISSING_KEY, is_tombstone
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -128,6 +135,32 @@ class PayloadEncryption(PayloadCodec, WithSerializationContext):
             return True
         namespace = head[_OWNER.stop + 2 :].decode("utf-8", "replace")
         return self._owner.may_read(namespace, head[_OWNER].hex())
+
+
+class ReadableFailures(DefaultFailureConverter):
+    """Temporal's failure converter; a message that cannot be decrypted is replaced by the reason why."""
+
+    def from_failure(self, failure: Failure, payload_converter: PayloadConverter) -> BaseException:
+        """Temporal calls this for a failure and each of its causes."""
+        if failure.HasField("encoded_attributes"):
+            try:
+                [value] = payload_converter.from_payloads([failure.encoded_attributes])
+            except Exception:  # a stranger's bytes may fail in any way
+                value = None
+            if is_tombstone(value):
+                told = Failure()
+                told.CopyFrom(failure)
+                told.ClearField("encoded_attributes")
+                told.message = f"the message cannot be read here: {value['reason']}"
+                failure = told
+        return super().from_failure(failure, payload_converter)
+
+
+class EncodedFailures(ReadableFailures):
+    """Puts messages and stack traces where the codec and storage reach them."""
+
+    def __init__(self) -> None:
+        super().__init__(encode_common_attributes=True)
 
 
 def is_encrypted(payload: Payload) -> bool:

@@ -19,17 +19,12 @@ from typing import Any, Final, Self
 
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client, Plugin
-from temporalio.converter import (
-    DataConverter,
-    DefaultFailureConverter,
-    DefaultFailureConverterWithEncodedAttributes,
-    PayloadCodec,
-)
+from temporalio.converter import DataConverter, PayloadCodec
 from temporalio.envconfig import ClientConfigProfile
 from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.dev_folder import find_dev
-from outlast.encryption import PayloadEncryption
+from outlast.encryption import EncodedFailures, PayloadEncryption, ReadableFailures
 from outlast.errors import OutlastError
 from outlast.keyring import KEY_FILE, KEYS, Keyring, load_keyring
 from outlast.storage import OwnedStorage, TotalDataConverter, check_storage_url, open_storage
@@ -320,7 +315,7 @@ def data_converter(settings: Settings, *, codec: PayloadCodec | None = None) -> 
     ours = PayloadEncryption(settings.encryption or Keyring())
     return TotalDataConverter(
         payload_codec=codec if codec is not None else ours,
-        failure_converter_class=DefaultFailureConverterWithEncodedAttributes if encoded else DefaultFailureConverter,
+        failure_converter_class=EncodedFailures if encoded else ReadableFailures,
         external_storage=storage,
     )
 

@@ -174,7 +174,7 @@ async def replay(
     settings = server.settings()
     histories = await _fetch(target, server) if (found := _read_history(Path(target))) is None else found
     try:
-        await replay_histories(loaded, histories, storage=settings.storage, exact=exact)
+        await replay_histories(loaded, histories, storage=settings.storage, encryption=settings.encryption, exact=exact)
     except ReplayFailed as error:
         from outlast.cli.command import say_error
 

@@ -24,6 +24,7 @@ from temporalio.worker import Worker
 from outlast.agent import Agent
 from outlast.client import Client
 from outlast.devserver import DevServer
+from outlast.keyring import KEYS, Keyring
 from outlast.model import Model
 from outlast.models import resolve_model
 from outlast.plugin import AgentPlugin
@@ -68,6 +69,7 @@ class LocalEnv:
         agents: What the worker runs.
         started: Ids of the runs that were started through ``client``.
         storage: The storage's URL, or None.
+        encryption: The keys, or None.
     """
 
     worker: Worker
@@ -87,6 +89,7 @@ class LocalEnv:
         self.client = Client(temporal, task_queue=self.task_queue, filters=filters)
         self.started = started
         self.storage: str | None = None
+        self.encryption: Keyring | None = None
         self._make_worker = make_worker
         self._running = False
 
@@ -117,7 +120,7 @@ class LocalEnv:
             ReplayFailed: Something does not replay.
         """
         __tracebackhide__ = True
-        await replay(self.agents, await self.histories(), storage=self.storage)
+        await replay(self.agents, await self.histories(), storage=self.storage, encryption=self.encryption)
 
     async def close(self) -> None:
         """Stop the worker now: what still executes a tool or a model call is terminated instead of waited for."""
@@ -161,6 +164,7 @@ async def local_env(
     agents: Sequence[Agent],
     *,
     storage: str | Path | None = None,
+    encryption: Keyring | None = None,
     time_skipping: bool = False,
     continue_as_new_events: int = 1000,
     max_cached_runs: int = 1000,
@@ -171,6 +175,7 @@ async def local_env(
     Args:
         agents: What the worker runs.
         storage: A directory for large payloads.
+        encryption: Keys that all payloads are encrypted with.
         time_skipping: Timers of runs fire at once: a time-out of thirty days takes a moment.
         continue_as_new_events: History after which a run goes on in a fresh execution.
         max_cached_runs: Runs that the worker keeps in memory; with 0 every task replays its run from the start.
@@ -178,7 +183,8 @@ async def local_env(
     """
     server = await local_server()
     url = None if storage is None else f"dir://{Path(storage).resolve()}"  # noqa: ASYNC240 - a test's own directory
-    plain = await connect(Settings.load(address=server.address, storage=url, environ={}))
+    keys = {} if encryption is None else {KEYS: encryption.to_text()}
+    plain = await connect(Settings.load(address=server.address, storage=url, environ=keys))
     noting = _Started(time_skipping)
     config = plain.config()
     config["interceptors"] = [noting]
@@ -190,7 +196,7 @@ async def local_env(
 
     env = LocalEnv(temporal, agents, make_worker, noting.ids)
     env.client.history_limits = HistoryLimits(events=continue_as_new_events)
-    env.storage = url
+    env.storage, env.encryption = url, encryption
     open_envs.append(env)
     await env.start_worker()
     try:

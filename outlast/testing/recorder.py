@@ -81,14 +81,14 @@ async def first_difference(history: WorkflowHistory, converter: DataConverter) -
     """What the replay of this history did with other bytes than are recorded, or None."""
     with _lock:
         done = _done.pop(history.events[0].workflow_execution_started_event_attributes.original_execution_run_id, {})
-    context = WorkflowSerializationContext(REPLAY_NAMESPACE, history.workflow_id)
-    bound = converter.with_context(context)
     for event in history.events:
         for what, payloads in _recorded(event):
             now = done.get(what)
             if now is None:
                 continue
-            decoded = await bound.decode(payloads, [RawValue] * len(payloads))
+            child = event.start_child_workflow_execution_initiated_event_attributes.workflow_id  # owns its input
+            context = WorkflowSerializationContext(REPLAY_NAMESPACE, child or history.workflow_id)
+            decoded = await converter.with_context(context).decode(payloads, [RawValue] * len(payloads))
             before = [value.payload.data for value in decoded]
             if before != now:
                 return f"{what} is different. {_CAUSES}{_difference(before, now)}"

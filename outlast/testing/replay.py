@@ -22,6 +22,8 @@ from temporalio.client import WorkflowHistory
 
 from outlast.agent import Agent
 from outlast.client import Run
+from outlast.encryption import PayloadEncryption
+from outlast.keyring import Keyring
 from outlast.storage.directory import DirectoryStorage
 from outlast.testing.histories import fetch_histories
 from outlast.testing.replay_process import Place, ReplayAnswer, ReplayJob, check_histories
@@ -35,6 +37,7 @@ async def replay(
     agents: Sequence[Agent],
     *runs: WorkflowHistory | Run | Iterable[WorkflowHistory],
     storage: str | None = None,
+    encryption: Keyring | None = None,
     exact: bool = True,
 ) -> None:
     """Replay histories against the agents as they are now.
@@ -43,6 +46,7 @@ async def replay(
         agents: As a worker would have them.
         runs: Histories, or runs, of which every execution and every sub-agent is fetched.
         storage: The storage's URL, where payloads were kept outside the histories; runs know their own.
+        encryption: The keys, where payloads are encrypted; runs know their own.
         exact: Also compare the bytes of every activity's input and of the result. Give False for histories of another
             version of the code, where only the commands must be the same.
 
@@ -55,20 +59,23 @@ async def replay(
         if isinstance(item, Run):
             histories += await fetch_histories(item.temporal, [(item.id, None)])
             storage = storage or _storage_url(item)
+            encryption = encryption or _keys_of(item)
         else:
             histories += [item] if isinstance(item, WorkflowHistory) else list(item)
     histories = [history for history in histories if history.events]
     if not histories:
         return
+    keys = None if encryption is None else encryption.to_text()
     places = [_place(agent) for agent in agents]
     if any(place is None for place in places):
-        failure = await check_histories(agents, histories, storage, exact)
+        failure = await check_histories(agents, histories, storage, exact, keys)
     else:
         job = ReplayJob(
             path=[entry or str(Path.cwd()) for entry in sys.path],
             agents=[place for place in places if place is not None],
             histories=[(history.workflow_id, history.to_json()) for history in histories],
             storage=storage,
+            encryption=keys,
             exact=exact,
         )
         failure = await asyncio.to_thread(_other_process.ask, job)
@@ -80,6 +87,11 @@ def _storage_url(run: Run) -> str | None:
     storage = run.temporal.data_converter.external_storage
     drivers = storage.drivers if storage is not None else ()
     return next((f"dir://{driver.root.resolve()}" for driver in drivers if isinstance(driver, DirectoryStorage)), None)
+
+
+def _keys_of(run: Run) -> Keyring | None:
+    codec = run.temporal.data_converter.payload_codec
+    return codec.ring if isinstance(codec, PayloadEncryption) and codec.ring.keys else None
 
 
 def _place(agent: Agent) -> Place | None:

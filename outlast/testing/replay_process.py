@@ -19,6 +19,7 @@ from temporalio.client import WorkflowHistory
 from temporalio.worker import Replayer
 
 from outlast.agent import Agent
+from outlast.keyring import KEYS
 from outlast.plugin import AgentPlugin
 from outlast.settings import Settings, data_converter
 from outlast.testing.recorder import Recorder, first_difference
@@ -34,12 +35,17 @@ class Place(BaseModel):
 
 
 class ReplayJob(BaseModel):
-    """What to replay: where the agents are, and the histories as JSON text beside their workflow ids."""
+    """What to replay: where the agents are, and the histories as JSON text beside their workflow ids.
+
+    Attributes:
+        encryption: The keys, as :meth:`outlast.keyring.Keyring.to_text` writes them.
+    """
 
     path: list[str]
     agents: list[Place]
     histories: list[tuple[str, str]]
     storage: str | None = None
+    encryption: str | None = None
     exact: bool = True
 
 
@@ -50,10 +56,15 @@ class ReplayAnswer(BaseModel):
 
 
 async def check_histories(
-    agents: Sequence[Agent], histories: Sequence[WorkflowHistory], storage: str | None, exact: bool
+    agents: Sequence[Agent],
+    histories: Sequence[WorkflowHistory],
+    storage: str | None,
+    exact: bool,
+    encryption: str | None = None,
 ) -> str | None:
     """Replay in this process; the first failure in words, or None."""
-    converter = data_converter(Settings.load(storage=storage, environ={}))
+    keys = {} if encryption is None else {KEYS: encryption}
+    converter = data_converter(Settings.load(storage=storage, environ=keys))
     plugin, interceptors = AgentPlugin(agents), [Recorder()] if exact else []
     replayer = Replayer(workflows=[], plugins=[plugin], data_converter=converter, interceptors=interceptors)
 
@@ -112,7 +123,7 @@ async def _run(job: ReplayJob) -> ReplayAnswer:
     except Exception as error:
         names = ", ".join(f"{place.module}.{place.attribute}" for place in job.agents)
         return ReplayAnswer(failure=f"the agents ({names}) could not be imported in another process: {error!r}")
-    return ReplayAnswer(failure=await check_histories(agents, histories, job.storage, job.exact))
+    return ReplayAnswer(failure=await check_histories(agents, histories, job.storage, job.exact, job.encryption))
 
 
 def main() -> None:

@@ -46,10 +46,12 @@ class AgentRun:
     def __init__(self, parts: Sequence[RawValue]) -> None:
         self._execution: Execution | None = None
         self._fault = ""
+        self._unreadable = _missing_key(parts)
         self._state: RunState | None = None
         layout: list[tuple[int, int]] = []
         try:
-            _check_keys(parts)
+            if self._unreadable is not None:
+                raise ValueError(self._unreadable)
             self._state, layout = _read(parts)
         except (ValidationError, ValueError, TypeError) as error:
             self._fault = f"the run's input is not usable: {clean_text(str(error), 1500)}"
@@ -85,6 +87,8 @@ class AgentRun:
     @workflow.run
     async def run(self, parts: Sequence[RawValue]) -> RawValue:
         """Run to the end; see :func:`outlast.loop.drive`."""
+        if self._unreadable is not None and _is_for_others():
+            raise RuntimeError(f"the run's input cannot be read here: {self._unreadable}")  # the task is retried
         if self._state is None:
             raise ApplicationError(self._fault, type="INVALID_INPUT", non_retryable=True)
         try:
@@ -240,23 +244,18 @@ class AgentRun:
             self._execution.record("input.refused", name=clean_text(name, 80), reason=clean_text(reason, 500))
 
 
-def _check_keys(parts: Sequence[RawValue]) -> None:
-    """Raise where this worker lacks the key of the run's input.
+def _missing_key(parts: Sequence[RawValue]) -> str | None:
+    return next((reason for part in parts if (reason := missing_key(part.payload.metadata)) is not None), None)
 
-    The task fails, and is tried again until a worker with the key takes it. A run that has done nothing yet fails after
-    a moment, with the reason: its input may be a stranger's.
 
-    Raises:
-        ValueError: It fails; else RuntimeError.
+def _is_for_others() -> bool:
+    """Whether a run whose input this worker has no key for is left to other workers.
+
+    One that has begun always is. A new one fails in the end, with the reason: its input may be a stranger's.
     """
-    reason = next((why for part in parts if (why := missing_key(part.payload.metadata)) is not None), None)
-    if reason is None:
-        return
     info = workflow.info()
     begun = info.continued_run_id is not None or workflow.unsafe.is_replaying()
-    if begun or workflow.now() - info.start_time < OTHER_WORKERS:
-        raise RuntimeError(f"the run's input cannot be read here: {reason}")
-    raise ValueError(reason)
+    return begun or workflow.now() - info.workflow_start_time < OTHER_WORKERS
 
 
 def _read(parts: Sequence[RawValue]) -> tuple[RunState, list[tuple[int, int]]]:

@@ -17,6 +17,7 @@ from outlast.errors import DecisionRefused, clean_text
 from outlast.execution import Execution
 from outlast.messages import Json, Message, dump_messages, load_messages, user
 from outlast.state import ChildReport, RunState, check_json
+from outlast.unreadable import is_tombstone
 from outlast.workflows.memo import summary
 
 COMMANDS = ("decide", "send", "resume", "abort")
@@ -80,6 +81,8 @@ def _decode(args: Sequence[RawValue]) -> Any:  # noqa: ANN401 - JSON
         )
     try:
         value = json.loads(args[0].payload.data)
+        if is_tombstone(value):
+            raise Refused(f"the value cannot be read: {clean_text(value['reason'], 500)}")
         check_json(value, "the value")  # whatever is obeyed here may become part of the state
     except (ValueError, RecursionError) as error:
         raise Refused(f"the value is not JSON: {type(error).__name__}") from None

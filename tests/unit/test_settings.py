@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from temporalio.converter import DefaultFailureConverter, DefaultFailureConverterWithEncodedAttributes
 
+from outlast.encryption import EncodedFailures, ReadableFailures
 from outlast.settings import (
     STORAGE_THRESHOLD_BYTES,
     VARIABLES,
@@ -136,6 +136,6 @@ def test_the_data_converter_stores_from_4_kib_on_only_when_storage_is_configured
 
 
 def test_encoded_failures_are_an_option() -> None:
-    assert data_converter(Settings()).failure_converter_class is DefaultFailureConverter
+    assert data_converter(Settings()).failure_converter_class is ReadableFailures
     encoded = data_converter(Settings(encode_failures=True)).failure_converter_class
-    assert encoded is DefaultFailureConverterWithEncodedAttributes
+    assert encoded is EncodedFailures
