@@ -173,6 +173,7 @@ def end(run: Execution, code: str, message: str) -> None:
     state.status = "cancelled" if code == "CANCELLED" else "failed"
     with contextlib.suppress(TypeError):  # a result may hold no more than JSON
         run.memory.check()
+    state.interrupted = tuple(state.pending)
     state.pending.clear()
     state.draft = None
     state.pause = None

@@ -260,6 +260,7 @@ class RunState(BaseModel):
     draft: Completion | None = None
     batch: list[CallState] | None = None
     pending: list[PendingInterrupt] = Field(default_factory=list)
+    interrupted: tuple[PendingInterrupt, ...] = Field(default=(), exclude_if=not_)
     inbox: list[Message] = Field(default_factory=list)
     seen_ids: list[str] = Field(default_factory=list)
     audit: list[AuditRecord] = Field(default_factory=list)
@@ -336,7 +337,7 @@ class RunState(BaseModel):
             steps=self.step,
             status=self.status,
             finish=self.finish,
-            interrupts=tuple(self.pending),
+            interrupts=tuple(self.pending) or self.interrupted,
             audit=tuple(self.audit),
         )
 
@@ -352,7 +353,7 @@ class RunResult(Value):
         archived: The transcript's first part, where it is in storage; ``run.result()`` has fetched it already.
         usage: Tokens over the run, retries and middleware's own calls included.
         steps: Model turns.
-        interrupts: What was pending when the run ended.
+        interrupts: What is pending, or was when the run ended (AC-73).
         audit: Who decided what.
     """
 

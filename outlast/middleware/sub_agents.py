@@ -8,6 +8,7 @@ from typing import Any
 
 from outlast.messages import Json
 from outlast.middleware.contract import HookContext, ToolNext
+from outlast.middleware.options import check_model
 from outlast.model import Model
 from outlast.tools import Tool, ToolCall, ToolResult, error_result, tool
 
@@ -77,6 +78,7 @@ def create_sub_agent_middleware(model: str | Model, subagents: Sequence[SubAgent
         TypeError, ValueError: None given, a name twice, an unknown key, or a name with a slash.
             What an agent would refuse is refused when the agent is made.
     """
+    check_model("create_sub_agent_middleware: model", model)
     if not subagents:
         raise ValueError("create_sub_agent_middleware: subagents is empty; give at least one")
     specs = [_spec(item) for item in subagents]

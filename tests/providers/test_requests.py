@@ -45,6 +45,16 @@ async def test_each_case_is_sent_exactly_as_stored_and_as_the_official_types_all
     assert completion.message.text == "Hello"
 
 
+def test_parallel_results_are_one_user_message_for_anthropic_and_no_other_is_made_up() -> None:
+    """M1: in call order, whatever order they came in."""
+    case = CASES["parallel calls with results in another order"]
+    turns = PROVIDERS["anthropic"]("http://127.0.0.1").render(case)["messages"]
+    assert [turn["role"] for turn in turns] == ["user", "assistant", "user"]
+    assert [block["type"] for block in turns[2]["content"]] == ["tool_result", "tool_result", "text"]
+    asked = [block["id"] for block in turns[1]["content"] if block["type"] == "tool_use"]
+    assert [block["tool_use_id"] for block in turns[2]["content"][:2]] == asked
+
+
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_a_streamed_request_is_allowed_by_the_official_types_too(provider: str) -> None:
     body = PROVIDERS[provider]("http://127.0.0.1").render(CASES["tools are offered"], stream=True)

@@ -109,6 +109,7 @@ _COMPARE: dict[str, Any] = {
 
 @pytest.mark.parametrize(("provider", "name"), ALL)
 async def test_an_answer_goes_back_to_its_provider_as_it_came(server: FakeServer, provider: str, name: str) -> None:
+    """M2, M3, M4: signatures where they were, items in order; Gemini's stand-in only where a signature is lost."""
     body = await second_request(server, provider, name)
     sent, expected = _COMPARE[provider](ANSWERS[provider][name], body)
     assert sent == expected
@@ -151,6 +152,7 @@ async def test_streamed_argument_text_goes_back_byte_by_byte(server: FakeServer)
 
 
 def test_reasoning_whose_item_lost_its_id_is_left_out() -> None:
+    """M3: a reasoning item and the one that follows it travel together, or the first stays at home."""
     model = PROVIDERS["openai_responses"]("http://127.0.0.1")
     message = localised(model.parse(ANSWERS["openai_responses"]["commentary, reasoning and an answer"]).message)
     first, thought, answer = message.blocks
@@ -162,6 +164,7 @@ def test_reasoning_whose_item_lost_its_id_is_left_out() -> None:
 
 
 def test_reasoning_whose_call_was_removed_is_left_out() -> None:
+    """M3, M4."""
     model = PROVIDERS["openai_responses"]("http://127.0.0.1")
     message = model.parse(ANSWERS["openai_responses"]["reasoning and a call"]).message
     alone = message.replace(blocks=message.blocks[:1])
@@ -185,3 +188,19 @@ def test_signatures_do_not_go_to_another_api_of_the_same_provider() -> None:
     body = PROVIDERS["openai_chat"]("").render(ModelRequest(messages=conversation(localised(answer.message))))
     assert "gAAAAAB" not in json.dumps(body)
     assert body["messages"][1]["tool_calls"][0]["id"].startswith("s0001_tool_1")
+
+
+def test_each_gemini_call_keeps_its_own_signature_and_only_a_lost_one_gets_a_stand_in() -> None:
+    """M2."""
+    model = PROVIDERS["gemini"]("http://127.0.0.1")
+    parts: list[Json] = [
+        {"functionCall": {"name": "f", "args": {"n": n}}, "thoughtSignature": f"c2lnMQ{n}"} for n in range(2)
+    ]
+    candidate = {"content": {"parts": parts}, "finishReason": "STOP"}
+    message = localised(model.parse({"candidates": [candidate], "modelVersion": "gemini-3-pro"}).message)
+    sent = model.render(ModelRequest(messages=conversation(message)))["contents"][1]["parts"]
+    assert [part["thoughtSignature"] for part in sent] == ["c2lnMQ0", "c2lnMQ1"]
+    lost = message.replace(blocks=tuple(block.replace(signature=None) for block in message.blocks))
+    [first, second] = model.render(ModelRequest(messages=conversation(lost)))["contents"][1]["parts"]
+    assert first["thoughtSignature"] == "skip_thought_signature_validator"
+    assert "thoughtSignature" not in second

@@ -109,8 +109,10 @@ async def test_edit_replaces_the_arguments_and_the_model_is_told_what_ran() -> N
     assert result.audit[0].shown_args == {"title": "draft"}
 
 
-@pytest.mark.parametrize(("reason", "text"), [("too early", "too early"), ("", DEFAULT_REJECTION)])
-async def test_reject_tells_the_model_why_and_leaves_a_valid_pair(reason: str, text: str) -> None:
+@pytest.mark.parametrize(
+    ("reason", "text"), [("too early", "too early"), ("", DEFAULT_REJECTION), (None, DEFAULT_REJECTION)]
+)
+async def test_reject_tells_the_model_why_and_leaves_a_valid_pair(reason: str | None, text: str) -> None:
     """AC-58, AC-74, D19, D24."""
     run = run_of([ASK, "done"])
     await suspended(run)
@@ -170,14 +172,20 @@ async def test_decide_may_be_sync_or_async_and_is_asked_once() -> None:
     assert (request.key, request.tool, request.args) == ('publish:{"title": "draft"}', "publish", {"title": "draft"})
 
 
-async def test_an_edit_by_code_that_does_not_fit_the_schema_is_an_error_result() -> None:
-    """AC-57."""
-    gate = human_in_the_loop({"publish": True}, decide=lambda request: {"edit": {"titel": 1}})
-    assert "was not run" in results(await run_of([ASK, "done"], gate).result())[0]
+@pytest.mark.parametrize("source", ["decide", "stored"])
+async def test_an_edit_by_code_that_does_not_fit_the_schema_is_an_error_result(source: str) -> None:
+    """AC-57: the model is told, the tool does not run."""
+    bad = {"edit": {"titel": 1}}
+    gate = human_in_the_loop({"publish": True}, decide=(lambda request: bad) if source == "decide" else None)
+    stored = {"__hitl_decisions": {"publish": bad}} if source == "stored" else None
+    result = await run_of([ASK, "done"], gate, state=stored).result()
+    assert "publish was not run: title: Field required" in results(result)[0]
+    assert result.messages[2].tool_results[0].is_error
     assert RAN == []
 
 
 async def test_an_edit_by_a_person_that_does_not_fit_is_refused_with_the_reason() -> None:
+    """AC-57, and section 3: the validator of an answer looks at the schema, so that nothing of it gets to the run."""
     run = run_of([ASK, "done"])
     await suspended(run)
     with pytest.raises(DecisionRefused, match="title: Field required"):
@@ -519,6 +527,42 @@ async def test_the_audit_trail_tells_who_decided_what_on_which_arguments() -> No
 async def test_an_unrunnable_call_is_answered_instead_of_shown_to_a_person() -> None:
     run = run_of([call("publish", titel="x"), "done"])
     assert "was not run" in results(await run.result())[0]
+
+
+async def test_a_run_that_is_stopped_while_it_waits_tells_in_its_result_what_for() -> None:
+    """AC-73: the result carries the interrupt; nobody need catch one."""
+    run = run_of([ASK, "done"])
+    await suspended(run)
+    [pending] = run.state.result().interrupts
+    await run.cancel()
+    [kept] = run.state.result().interrupts
+    assert pending == kept
+    assert (kept.interrupt_id, kept.tool, kept.args) == ('publish:{"title": "draft"}', "publish", {"title": "draft"})
+    assert run.pending == []
+
+
+async def test_decide_is_not_asked_again_after_a_restart() -> None:
+    """D25: once per call, whatever fails behind it."""
+    asked: list[str] = []
+
+    def decide(request: DecisionRequest) -> str:
+        asked.append(request.tool_call_id)
+        return "approve"
+
+    def fragile(result: ToolResult, ctx: HookContext) -> None:
+        if not failed:
+            failed.append(True)
+            raise RuntimeError("deploy")
+
+    failed: list[bool] = []
+    gate = human_in_the_loop({"publish": True}, decide=decide)
+    run = run_of([ASK, ASK, "done"], gate, create_middleware("fragile", after_tool=fragile))
+    with pytest.raises(AgentRunPaused):
+        await run.result()
+    run.restart()
+    run.resume()
+    await run.result()
+    assert asked == ["call_1_1", "call_2_1"]
 
 
 def test_the_name_of_a_caught_interrupt_ends_with_its_block() -> None:

@@ -83,7 +83,7 @@ async def test_a_place_that_waits_for_a_person_is_held_over_continue_as_new_and_
 
 
 async def test_the_step_that_the_model_limit_counts_goes_on_over_continue_as_new() -> None:
-    """AC-43, AC-44."""
+    """AC-24, AC-43, AC-44."""
     model = ScriptedModel([call("look", n=n) for n in range(50)])
     agent = Agent(AgentOptions(name="bounded", model=model, tools=[look], middleware=[model_call_limit(9)]))
     async with local_env([agent], continue_as_new_events=20) as env:

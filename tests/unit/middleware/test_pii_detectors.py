@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 
 import pytest
 from hypothesis import given
@@ -155,6 +156,25 @@ def test_no_text_makes_a_detector_fail_or_point_outside_of_it(text: str, kind: s
     detector = BUILT_IN[kind]
     assert all(0 <= start < end <= len(text) and end - start <= LONGEST for start, end in detector.find(text))
     assert 0 <= detector.open_from(text) <= len(text)
+
+
+@pytest.mark.parametrize(
+    "unit", ["a@", "a.", "1 ", "4111 ", "1:", "1.", "::", "a@b.", "0" * 19 + " ", "é@ü.", "fe80:", "-"]
+)
+@pytest.mark.parametrize("kind", sorted(BUILT_IN))
+def test_twice_the_hostile_text_takes_about_twice_the_time(kind: str, unit: str) -> None:
+    """AC-87, D49: linear; the milliseconds are measured by `python -m benchmarks.pii`."""
+
+    def cost(length: int) -> float:
+        text = (unit * length)[:length]
+        times = []
+        for _ in range(3):
+            began = time.thread_time()
+            BUILT_IN[kind].find(text)
+            times.append(time.thread_time() - began)
+        return min(times)
+
+    assert cost(80_000) < 10 * cost(20_000) + 0.005
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outlast import create_middleware, tool
+from outlast import AgentError, HookContext, create_middleware, get_retryable, tool
 from outlast.errors import AgentRunFailed
 from outlast.middleware import human_in_the_loop, policy_filter
 from outlast.testing.memory import MemoryRuntime, RunSuspended
 from outlast.testing.scripted import ScriptedModel, call, calls
+from outlast.tools import ToolCall
 from tests.unit.middleware.agents import agent, run, statuses, texts
 
 
@@ -197,6 +198,9 @@ async def test_error_ends_the_run_and_nothing_of_the_batch_runs() -> None:
     with pytest.raises(AgentRunFailed) as ended:
         await run([turn, "never"], policy_filter(deny=["delete"], exit_behavior="error"), tools=TOOLS)
     assert ended.value.code == "POLICY_DENIED"
+    with pytest.raises(AgentError) as raised:
+        policy_filter(deny=["x"], exit_behavior="error").before_tool(ToolCall(id="1", name="x"), HookContext())
+    assert get_retryable(raised.value) is False
     assert ended.value.result is not None
     assert statuses(ended.value.result.messages) == ["cancelled", "cancelled"]
 

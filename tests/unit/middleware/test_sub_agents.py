@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from outlast import Agent, AgentOptions, tool
+from outlast import Agent, AgentError, AgentOptions, tool
 from outlast.messages import Message
 from outlast.middleware import create_middleware, human_in_the_loop
 from outlast.middleware.sub_agents import SubAgent, create_sub_agent_middleware
@@ -37,6 +37,7 @@ def ask(description: str = "write it") -> Any:
 
 
 async def test_a_specialist_sees_its_instructions_and_the_description_and_nothing_else() -> None:
+    """AC-118: and the parent's history holds one result more."""
     child = ScriptedModel(["a fine text"])
     result = await MemoryRuntime(team([ask("the task"), "done"], child), "secret of the parent").result()
     [request] = child.requests
@@ -46,18 +47,21 @@ async def test_a_specialist_sees_its_instructions_and_the_description_and_nothin
 
 
 async def test_its_usage_counts_in_the_parents() -> None:
+    """AC-118."""
     result = await MemoryRuntime(team([ask(), "done"], ScriptedModel(["x"])), "go").result()
     assert result.usage.model_calls == 3
     assert result.usage.input_tokens == 30
 
 
 async def test_an_unknown_specialist_is_answered_with_the_names_there_are() -> None:
+    """AC-118."""
     wrong = call("task", description="x", subagent_type="poet")
     result = await MemoryRuntime(team([wrong, "done"], ScriptedModel([])), "go").result()
     assert results(result.messages) == ["There is no sub-agent 'poet'. Choose one of: writer."]
 
 
 async def test_the_last_text_that_is_not_empty_is_the_answer() -> None:
+    """AC-118, D61."""
     child = ScriptedModel(
         [
             Message(
@@ -72,6 +76,7 @@ async def test_the_last_text_that_is_not_empty_is_the_answer() -> None:
 
 
 async def test_a_child_that_ends_in_an_error_is_an_error_result_and_the_parent_goes_on() -> None:
+    """AC-118, D61: a bound on its steps is its own, and holds."""
     child = ScriptedModel([call("publish", title="a")] * 3)
     result = await MemoryRuntime(team([ask(), "done"], child, max_steps=2), "go").result()
     assert result.output == "done"
@@ -80,11 +85,36 @@ async def test_a_child_that_ends_in_an_error_is_an_error_result_and_the_parent_g
 
 
 async def test_a_child_has_no_task_tool_of_its_own() -> None:
+    """AC-118, D61."""
     child = ScriptedModel([call("task", description="deeper", subagent_type="writer"), "gave up"])
     await MemoryRuntime(team([ask(), "done"], child), "go").result()
     assert [spec.name for spec in child.requests[0].tools] == ["publish"]
     [denied] = child.requests[1].messages[-1].tool_results
     assert denied.is_error
+
+
+async def test_specialists_that_have_specialists_are_nested_four_deep_at_most() -> None:
+    """AC-118, D61: an agent that is told to go deeper gets an error result, and every level above goes on."""
+    deep: list[object] = []
+    for level in range(5, 0, -1):
+        deeper = call("task", description=f"level {level + 1}", subagent_type=f"l{level + 1}")
+        replies: list[Reply] = [deeper, lambda request: request.messages[-1].tool_results[0].text]
+        model = ScriptedModel(replies if level < 5 else ["never reached"])
+        spec = SubAgent(name=f"l{level}", description="x", model=model, middleware=deep)
+        deep = [create_sub_agent_middleware("openai:unused", [spec])]
+    top = ScriptedModel([call("task", description="level 1", subagent_type="l1"), "done"])
+    result = await MemoryRuntime(Agent(AgentOptions(name="top", model=top, middleware=deep)), "go").result()
+    assert result.output == "done"
+    assert "TOO_DEEP" in results(result.messages)[0]
+
+
+async def test_a_childs_exception_is_an_error_result() -> None:
+    """AC-118, D61: it does not end the parent."""
+    broken = AgentError("STOP", "the child is done for")
+    result = await MemoryRuntime(team([ask(), "done"], ScriptedModel([broken])), "go").result()
+    [answer] = [found for message in result.messages for found in message.tool_results]
+    assert (answer.is_error, answer.text) == (True, "Sub-agent writer could not finish: STOP: the child is done for")
+    assert result.output == "done"
 
 
 @pytest.mark.parametrize(
@@ -115,6 +145,8 @@ async def test_approve_edit_and_reject_at_the_parent_reach_the_child(decision: A
 
 
 async def test_twenty_children_with_an_approval_each_are_decided_in_any_order() -> None:
+    """AC-118."""
+
     def child_turn(request: ModelRequest) -> Reply:
         last = request.messages[-1]
         return call("publish", title=last.text) if last.role == "user" else text(last.tool_results[0].text)
@@ -164,3 +196,8 @@ async def test_counters_of_parent_and_child_are_separate() -> None:
 def test_bad_sub_agents_are_refused_when_the_middleware_is_made(subagents: list[Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         create_sub_agent_middleware("openai:gpt-5", subagents)
+
+
+def test_a_model_that_is_none_is_refused_when_it_is_given() -> None:
+    with pytest.raises(ValueError, match="create_sub_agent_middleware: model is empty"):
+        create_sub_agent_middleware("", [{"name": "a", "description": "x"}])
