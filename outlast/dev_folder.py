@@ -14,6 +14,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from outlast.errors import OutlastError
+from outlast.keyring import KEY_FILE, KEYS, Keyring, new_key, read_key_file, write_key_file
 
 if sys.platform != "win32":
     import fcntl
@@ -47,6 +48,30 @@ class DevNote:
 def storage_url(folder: Path) -> str:
     """The storage of a state folder. Flushing is left to the system, as for the server's own database."""
     return f"dir://{quote(str((folder / 'storage').resolve()))}?fsync=off"
+
+
+def key_file(folder: Path, make: bool) -> str | None:
+    """The file whose keys encrypt what is said here: the one that the environment names, else the state folder's own.
+
+    Args:
+        make: Make the folder's own where there is none.
+
+    Raises:
+        OutlastError: The file cannot be written, or holds no key.
+    """
+    named = os.environ.get(KEY_FILE)
+    if named or os.environ.get(KEYS):
+        return str(Path(named).resolve()) if named else None
+    own = (folder / "encryption.keys").resolve()
+    try:
+        if make and not own.exists():
+            write_key_file(own, Keyring.from_text(new_key("dev"), str(own)))
+        if own.exists():
+            read_key_file(own)
+            return str(own)
+    except (OSError, ValueError) as error:
+        raise OutlastError(f"the key file of the state folder cannot be used: {error}") from None
+    return None
 
 
 @contextmanager

@@ -15,6 +15,7 @@ MODULES: Mapping[str, Sequence[str]] = {
     "runs": ("run", "runs", "show", "watch", "send", "cancel", "resume", "abort"),
     "decisions": ("pending", "approve", "edit", "reject"),
     "doctor": ("doctor",),
+    "encryption": ("key", "codec-server"),
 }
 """Each module of this package and its commands, in the order of the help; a module adds them with ``add(app)``."""
 

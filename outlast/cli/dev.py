@@ -49,32 +49,42 @@ async def dev(
     reload: Annotated[bool, typer.Option("--reload", help="Start the worker again when a .py file changes.")] = False,
     state: Annotated[Path, typer.Option(help="The folder that keeps everything.")] = Path(".outlast"),
     task_queue: Annotated[str | None, typer.Option(help="Where the worker looks for runs.", show_default=False)] = None,
+    encrypt: Annotated[
+        bool, typer.Option("--encrypt", help="Encrypt what runs say, with a key kept in the state folder.")
+    ] = False,
 ) -> int:
     """Run a server, its web UI and a worker on this machine.
 
     Everything is kept in one folder, so runs go on at the next start.
     """
-    from outlast.dev_folder import claim
+    from outlast.dev_folder import claim, key_file
     from outlast.devserver import DevServer
 
     server = DevServer(
         port=port, db_filename=state / "temporal.db", ui=ui, ui_port=ui_port, log_file=state / "server.log"
     )
     with claim(state) as note:
+        keys = key_file(state, encrypt)
         loop, stop = asyncio.get_running_loop(), asyncio.Event()
         workers = _Workers(agents, reload)
         with _stopping(loop, stop, workers, server):
             workers.start()
             try:
                 await server.start()
-                return await _supervise(server, workers, note, state, task_queue, stop)
+                return await _supervise(server, workers, note, state, task_queue, keys, stop)
             finally:
                 await workers.stop()
                 await server.stop()
 
 
 async def _supervise(
-    server: DevServer, workers: _Workers, note: Path, state: Path, task_queue: str | None, stop: asyncio.Event
+    server: DevServer,
+    workers: _Workers,
+    note: Path,
+    state: Path,
+    task_queue: str | None,
+    keys: str | None,
+    stop: asyncio.Event,
 ) -> int:
     """Until the end; returns the exit code."""
     from outlast.dev_folder import DevNote, storage_url, write_note
@@ -87,6 +97,7 @@ async def _supervise(
         task_queue=queue,
         storage=storage_url(state),
         ui=server.ui_url,
+        key_file=keys,
         agents=list(workers.places),
     )
     write_note(note, place)
@@ -272,6 +283,7 @@ def _welcome(place: DevNote, names: Sequence[str], state: Path, watches: bool) -
     rows = [("agents", ", ".join(map(clean, names))), ("server", f"{place.address}, task queue {place.task_queue}")]
     rows += [("web UI", place.ui)] if place.ui else []
     rows += [("state", f"{state}{os.sep}, kept between starts")]
+    rows += [("keys", f"{place.key_file}, what runs say is encrypted")] if place.key_file else []
     rows += [("reload", "on, when a .py file changes")] if watches else []
     screen.print()
     for label, value in rows:

@@ -46,12 +46,15 @@ def _run(places: Sequence[str], line: socket.socket) -> int:
         warn(agents)
         place = DevNote(**json.loads(_first_line(line)))
         threading.Thread(target=_end_with, args=(line,), daemon=True).start()
+        environ = {key: value for key, value in os.environ.items() if key.startswith("OUTLAST_")}  # no TLS, no API keys
+        if place.key_file is not None:
+            environ["OUTLAST_ENCRYPTION_KEY_FILE"] = place.key_file
         settings = Settings.load(
             address=place.address,
             namespace=place.namespace,
             task_queue=place.task_queue,
             storage=place.storage,
-            environ={key: value for key, value in os.environ.items() if key.startswith("OUTLAST_")},  # no TLS, no keys
+            environ=environ,
         )
 
         def on_ready() -> None:
