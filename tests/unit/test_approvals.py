@@ -21,7 +21,7 @@ from outlast import (
 )
 from outlast.approvals import parse_decision, parse_decision_message
 from outlast.batch import DEFAULT_REJECTION
-from outlast.errors import DecisionRefused
+from outlast.errors import DecisionRefused, ServerFault
 from outlast.middleware import DecisionRequest, human_in_the_loop
 from outlast.middleware.contract import ToolNext
 from outlast.state import RunResult
@@ -122,6 +122,38 @@ async def test_reject_tells_the_model_why_and_leaves_a_valid_pair(reason: str | 
     [found] = result.messages[2].tool_results
     assert (found.text, found.is_error, found.status) == (text, True, "rejected")
     assert RAN == []
+
+
+async def test_edited_arguments_are_what_later_hooks_and_watchers_are_shown() -> None:
+    """AC-68."""
+    seen: list[Any] = []
+
+    async def around(call: ToolCall, call_next: ToolNext, ctx: HookContext) -> ToolResult:
+        seen.append(call.args)
+        return await call_next(call)
+
+    later = create_middleware("later", before_tool=lambda call, ctx: seen.append(call.args), around_tool=around)
+    run = run_of([ASK, "done"], human_in_the_loop({"publish": True}), later)
+    await suspended(run)
+    run.decide("publish", {"edit": {"title": "better"}})
+    await run.result()
+    assert seen == [{"title": "better"}] * 2
+    assert [event.data["args"] for event in run.events if event.kind == "tool.started"] == [{"title": "better"}]
+
+
+async def test_an_approved_call_that_ran_is_not_run_again_where_the_next_model_call_fails() -> None:
+    """D26: neither its result nor the answer is lost."""
+    run = run_of([ASK, ServerFault("500"), "done"])
+    await suspended(run)
+    run.decide("publish", "approve", by="alice")
+    with pytest.raises(AgentRunPaused, match="ServerFault"):
+        await run.result()
+    run.restart()
+    run.resume()
+    result = await run.result()
+    assert RAN == [("publish", "draft")]
+    assert results(result) == ["published draft"]
+    assert [record.decision.by for record in result.audit] == ["alice"]
 
 
 async def test_suspend_keeps_waiting_and_is_always_allowed() -> None:

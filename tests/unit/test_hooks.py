@@ -14,15 +14,16 @@ from outlast.messages import assistant, user
 from outlast.middleware import (
     compose_model_call,
     compose_tool_call,
+    human_in_the_loop,
     run_after_model,
     run_after_tool,
     run_before_model,
     run_before_tool,
 )
-from outlast.middleware.contract import ModelNext, ToolNext
+from outlast.middleware.contract import HOOKS, ModelNext, ToolNext
 from outlast.model import Completion, ModelRequest, ResponseFormat, ToolSpec
 from outlast.state import RunState
-from outlast.testing import MemoryRuntime, ScriptedModel, call, calls
+from outlast.testing import MemoryRuntime, RunSuspended, ScriptedModel, call, calls
 from outlast.testing.scripted import Reply
 from outlast.tools import ToolCall, ToolResult
 
@@ -356,6 +357,58 @@ async def test_the_state_is_one_dict_for_every_hook_and_step_and_no_model_sees_i
     assert len(set(seen)) == 1
     assert result.invocation_state == {"tenant": "canary-7", "steps": 2}
     assert not any("canary-7" in request.model_dump_json() for request in model.requests)
+
+
+async def test_all_six_hooks_get_the_step_and_the_same_dict_also_after_a_restart() -> None:
+    """AC-14, AC-15: one object within a run of the code; the same content after it, whichever process goes on."""
+    seen: dict[str, list[tuple[int, int]]] = {}
+
+    def noted(hook: str, ctx: HookContext) -> None:
+        seen.setdefault(hook, []).append((ctx.step, id(ctx.invocation_state)))
+        ctx.invocation_state.setdefault("hooks", []).append(hook)
+
+    async def wrap(name: str, value: Any, call_next: Any, ctx: HookContext) -> Any:
+        noted(name, ctx)
+        return await call_next(value)
+
+    hooks: dict[str, Any] = {
+        name: (lambda value, ctx, name=name: noted(name, ctx))
+        for name in ("before_model", "after_model", "before_tool", "after_tool")
+    }
+    hooks["wrap_model"] = lambda value, call_next, ctx: wrap("wrap_model", value, call_next, ctx)
+    hooks["around_tool"] = lambda value, call_next, ctx: wrap("around_tool", value, call_next, ctx)
+    stack = [create_middleware("all", **hooks), human_in_the_loop({"add": True})]
+    run = MemoryRuntime(agent([call("add", a=1, b=2), "done"], *stack), "go")
+    with pytest.raises(RunSuspended):
+        await run.result()
+    assert len({found for pairs in seen.values() for _, found in pairs}) == 1
+    before = list(run.state.invocation_state["hooks"])
+    run.restart()
+    run.decide("add", "approve")
+    result = await run.result()
+    assert set(seen) == set(HOOKS)
+    assert [step for step, _ in seen["before_model"]] == [1, 2]
+    assert {step for name in ("before_tool", "around_tool", "after_tool") for step, _ in seen[name]} == {1}
+    assert result.invocation_state["hooks"][: len(before)] == before
+
+
+async def test_bodies_of_one_step_run_together_up_to_the_bound() -> None:
+    """Section 2, rule 3: each is a command of its own."""
+    running, most = [0], [0]
+
+    @tool
+    async def busy(n: int) -> str:
+        """Be busy."""
+        running[0] += 1
+        most[0] = max(most[0], running[0])
+        await asyncio.sleep(0.01)
+        running[0] -= 1
+        return str(n)
+
+    batch = calls(*(call("busy", n=n) for n in range(6)))
+    texts, run = await outcome([batch, "done"], tools=[busy], max_parallel_tools=2)
+    assert (texts, most) == ([str(n) for n in range(6)], [2])
+    assert [command for command in run.commands if "tool" in command] == [f"s0001.tool.{n}" for n in range(1, 7)]
 
 
 async def test_a_value_that_is_not_json_fails_at_the_write_and_names_the_key() -> None:

@@ -157,6 +157,8 @@ def test_cjk_text_counts_about_a_token_a_character_and_images_have_a_fixed_price
     assert 240 <= estimate_text("漢" * 400) <= 500
     pages = user([MediaBlock(media="image", data="A" * 500_000)] * 20)
     assert estimate_messages([pages]) < 25_000
+    document = user([MediaBlock(media="file", data="A" * 500_000)])
+    assert estimate_messages([document]) < 5_000
 
 
 def test_the_default_edit_and_bad_edits() -> None:
