@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import base64
 
+from pydantic_core import from_json
 from temporalio import activity
 from temporalio.api.common.v1 import Payload
 from temporalio.client import Client
 from temporalio.common import RawValue
 from temporalio.converter import DataConverter, WorkflowSerializationContext
 
+from outlast.activities.failures import refuse_unreadable
 from outlast.messages import Message, load_messages
 
 ARCHIVE = "archive"
@@ -18,6 +20,8 @@ ARCHIVE = "archive"
 @activity.defn(name=ARCHIVE)
 async def archive(messages: RawValue) -> str:
     """Store an array of messages as the run's own; the payload that refers to them, in base64."""
+    if not messages.payload.data.startswith(b"["):  # else what this worker cannot read would replace it for good
+        refuse_unreadable(from_json(messages.payload.data))
     info = activity.info()
     assert info.workflow_id is not None
     converter = _converter(activity.client(), info.workflow_id)

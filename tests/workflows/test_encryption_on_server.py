@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from temporalio.api.common.v1 import Payload
@@ -14,9 +15,11 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.client import WorkflowHistory
 from temporalio.common import RawValue
 from temporalio.converter import DataConverter
+from temporalio.exceptions import ApplicationError
 from temporalio.worker import Worker
 
 from outlast import Agent, AgentOptions, AgentPlugin, AgentRunFailed, Client, tool
+from outlast.activities.archive import archive
 from outlast.client import Run
 from outlast.devserver import _binary as temporal_program
 from outlast.encryption import KEY_ID, is_encrypted
@@ -25,6 +28,7 @@ from outlast.keyring import KEYS, Keyring, new_key
 from outlast.middleware import human_in_the_loop
 from outlast.model import Completion, ModelRequest
 from outlast.settings import Settings, connect
+from outlast.storage import tombstone
 from outlast.testing import ScriptedModel, local_env
 from outlast.testing.env import LocalEnv
 from outlast.testing.scripted import call, text
@@ -211,3 +215,40 @@ async def test_what_is_stored_is_ciphertext_and_not_stored_again_for_every_model
         assert any(b"word word" in path.read_bytes() for path in files) == (ring is None)
     assert sizes["sealed"][0] <= sizes["plain"][0] + 5
     assert sizes["sealed"][1] <= sizes["plain"][1] * 1.1
+
+
+def payloads_in(message: Any) -> Iterator[Payload]:
+    """Every payload in a protobuf message, search attributes apart."""
+    if isinstance(message, Payload):
+        yield message
+        return
+    for field, value in message.ListFields():
+        if field.message_type is None or field.name in ("search_attributes", "header"):
+            continue
+        entry = field.message_type.GetOptions().map_entry
+        values = value.values() if entry else value if field.is_repeated else [value]
+        for item in values:
+            if hasattr(item, "ListFields"):
+                yield from payloads_in(item)
+
+
+async def test_every_payload_of_a_history_and_memo_is_a_ciphertext_bound_to_its_run(tmp_path: Path) -> None:
+    async with local_env([editor()], encryption=A, continue_as_new_events=10) as env:
+        run = await env.client.start("editor", "go", invocation_state={"tenant": "acme"})
+        await suspended(run)
+        await run.send("wait")
+        described = await env.temporal.get_workflow_handle(run.id).describe()
+        found = list(payloads_in(described.raw_description.workflow_execution_info.memo))
+        found += payloads_in(described.raw_description.execution_config)
+        await run.decide("publish", "approve", by="alice")
+        await run.result()
+        found += [item for history in await env.histories() for event in history.events for item in payloads_in(event)]
+    assert len(found) > 15
+    assert [item for item in found if not is_encrypted(item)] == []
+    assert [item for item in found if item.data[1:17] == bytes(16)] == []
+
+
+async def test_a_worker_archives_nothing_that_it_cannot_read() -> None:
+    for unreadable in (tombstone("the key is missing"), tombstone("the object is gone")):
+        with pytest.raises(ApplicationError, match="cannot be read: the "):
+            await archive(RawValue(unreadable))
