@@ -47,8 +47,8 @@ class _Deltas:
         self._key: tuple[str, int] = ("", 0)
         self._shown = 0
 
-    def news(self, activity_id: str, delta: DeltaText) -> TextDelta | None:
-        key = (activity_id, delta.attempt)
+    def news(self, activity_id: str, started: int, delta: DeltaText) -> TextDelta | None:
+        key = (activity_id, started)  # a call that is made again after a resume has the same id, and attempt 1 again
         reset = key != self._key and self._shown > 0 and self._key[0] == activity_id
         if key != self._key:
             self._key, self._shown = key, 0
@@ -126,13 +126,14 @@ async def _events(handle: Any, after: int) -> tuple[list[Event], int]:  # noqa: 
 
 async def _delta_texts(
     client: temporalio.client.Client, description: temporalio.client.WorkflowExecutionDescription
-) -> list[tuple[str, DeltaText]]:
-    found: list[tuple[str, DeltaText]] = []
+) -> list[tuple[str, int, DeltaText]]:
+    found: list[tuple[str, int, DeltaText]] = []
     for pending in description.raw_description.pending_activities:
         if pending.activity_type.name == CALL_MODEL and pending.heartbeat_details.payloads:
             [value] = await client.data_converter.decode(pending.heartbeat_details.payloads[:1])
             try:
-                found.append((pending.activity_id, DeltaText.model_validate(value)))
+                started = pending.last_started_time.ToNanoseconds()
+                found.append((pending.activity_id, started, DeltaText.model_validate(value)))
             except ValidationError:
                 continue
     return found

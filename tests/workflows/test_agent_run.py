@@ -25,7 +25,7 @@ from outlast import (
     tool,
 )
 from outlast.client import Run
-from outlast.errors import AuthenticationFailed, NoAnswer, OutlastError, RunExists, RunNotFound
+from outlast.errors import AuthenticationFailed, NoAnswer, OutlastError, RunExists, RunNotFound, ServerFault
 from outlast.events import Event
 from outlast.messages import sequence_fault, user
 from outlast.middleware import human_in_the_loop
@@ -339,6 +339,39 @@ async def test_tokens_are_watched_live_and_leave_no_trace_in_the_history() -> No
         assert whole.startswith("".join(seen))
         history = await env.temporal.get_workflow_handle(run.id).fetch_history()
         assert len(history.events) < 16
+
+
+class BrokenOnce(SlowWriter):
+    """Breaks off in the middle the first time, and says something else the second time."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    async def complete(self, request: ModelRequest, on_delta: Any = None) -> Completion:
+        self.calls += 1
+        if self.calls > 1:
+            return await super().complete(request, on_delta)
+        for word in ("This ", "was ", "never ", "finished, ", "and ", "is ", "long ", "enough ") * 2:
+            if on_delta is not None:
+                on_delta(Delta(text=word))
+            await asyncio.sleep(0.1)
+        raise ServerFault("the stream broke off")
+
+
+async def test_what_was_shown_of_an_answer_that_broke_off_is_taken_back() -> None:
+    """D35, and section 3: watchers are told to reset, also where the call is made again after a resume."""
+    async with local_env([made("broken", [], model=BrokenOnce())]) as env:
+        run = await env.client.start("broken", "go")
+        shown, resets = "", 0
+        async for event in run.events():
+            if isinstance(event, TextDelta):
+                resets += event.reset
+                shown = event.text if event.reset else shown + event.text
+            elif event.kind == "run.paused":
+                await run.resume()
+        assert resets == 1
+        assert shown
+        assert (await run.result()).output.startswith(shown)
 
 
 async def test_with_a_wrap_model_hook_no_token_is_shown_before_the_call_has_succeeded() -> None:
