@@ -6,6 +6,7 @@ for ever. And a reference is just a payload: whoever may send a signal may copy 
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +16,13 @@ from typing import Self
 from google.protobuf import json_format
 from temporalio.api.common.v1 import Payload
 from temporalio.api.sdk.v1.external_storage_pb2 import ExternalStorageReference
-from temporalio.converter import DataConverter, ExternalStorage, SerializationContext, WithSerializationContext
+from temporalio.converter import (
+    DataConverter,
+    ExternalStorage,
+    SerializationContext,
+    StorageDriverStoreContext,
+    WithSerializationContext,
+)
 
 from outlast.storage.directory import DirectoryStorage
 from outlast.storage.owner import Owner
@@ -50,6 +57,15 @@ class TotalDataConverter(DataConverter):
             if len(kept) >= _KEPT_CONTEXTS:
                 kept.clear()
             bound = kept[context] = super().with_context(context)
+        return bound
+
+    def _with_store_context(self, store_ctx: StorageDriverStoreContext) -> DataConverter:
+        # As Temporal's, which builds all payload converters anew for each of six payloads a step.
+        if self.external_storage is None:
+            return self
+        bound = copy.copy(self)
+        object.__setattr__(bound, "external_storage", self.external_storage._with_store_context(store_ctx))
+        bound.__dict__.pop("_kept", None)
         return bound
 
     async def _decode_reference_payload_sequence(self, payloads: Sequence[Payload]) -> list[Payload]:
