@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import stat
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from outlast.keyring import KEY_FILE, KEYS, Keyring, disagreement, load_keyring,
 from outlast.settings import Settings
 
 NO_FILE = {"TEMPORAL_CONFIG_FILE": "/nonexistent/temporal.toml"}
-A, B, C = (new_key(id) for id in "abc")
+A, B, C = (f"{id}:{base64.b64encode(hashlib.sha256(id.encode()).digest()).decode()}" for id in "abc")
 
 
 def ring(*keys: str) -> Keyring:
