@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from outlast.approvals import DECISIONS, Decision, parse_decision
+from outlast.effects import SideEffect
 from outlast.errors import AgentError, HitlInterrupt, ToolRejection, hitl_key
 from outlast.messages import Json, Value
 from outlast.middleware.contract import FunctionMiddleware, HookContext, hook_of, name_of
@@ -26,8 +27,9 @@ class DecisionRequest(Value):
     description: str = ""
 
 
-Decide: TypeAlias = Callable[[DecisionRequest], Any | Awaitable[Any]]
-"""Returns ``"approve"``, ``{"edit": args}``, ``{"reject": "why"}`` or ``{"suspend": True}``."""
+Decide: TypeAlias = Callable[[Any], Any | Awaitable[Any]]
+"""Takes a :class:`DecisionRequest` (a ``@side_effect`` function: its fields as a dict) and returns ``"approve"``,
+``{"edit": args}``, ``{"reject": "why"}`` or ``{"suspend": True}``."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,8 @@ class HumanInTheLoop:
             allowed_decisions=approval.allowed_decisions,
             description=approval.description,
         )
-        answer = await awaited(self.decide(request))
+        shown = request.model_dump(mode="json") if isinstance(self.decide, SideEffect) else request
+        answer = await awaited(self.decide(shown))
         try:
             return parse_decision(answer)
         except ValueError as error:
@@ -140,7 +143,9 @@ def human_in_the_loop(
     Args:
         interrupt_on: Per tool name: True (all three decisions), False (runs unasked), or what is allowed:
             ``{"allowed_decisions": ["approve", "reject"], "timeout_seconds": 3600}``.
-        decide: Answers at once instead of a person, sync or async; ``{"suspend": True}`` asks a person after all.
+        decide: Answers at once instead of a person, sync or async; ``{"suspend": True}`` asks a person after all. A
+            plain function is a hook like any other, and is called anew where the run is replayed; one with I/O is a
+            ``@side_effect`` function: it runs as an activity, once per call, and takes the request as a dict.
 
     Decisions are looked up by exact ``hitl_key(tool, args)`` first, then by bare tool name. With no answer in
     time the call is rejected: it fails closed.

@@ -16,6 +16,7 @@ from outlast import (
     ToolContext,
     ToolRejection,
     create_middleware,
+    side_effect,
     tool,
 )
 from outlast.client import Run
@@ -71,7 +72,7 @@ async def asked(run: Run, *ids: str) -> None:
     """Wait until exactly these calls are pending."""
     async with asyncio.timeout(20):
         while tuple(item.tool_call_id for item in await run.pending()) != ids:
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0.1)  # where no run is cached, each look costs a replay
 
 
 async def around(call: ToolCall, call_next: ToolNext, ctx: HookContext) -> ToolResult:
@@ -104,6 +105,30 @@ async def test_answers_in_any_order_from_hooks_and_tools_reach_their_own_calls(c
         assert fourth.endswith("did 30 (edit)")
         assert fifth.endswith("published c")
         assert [record.tool_call_id[-1] for record in result.audit] == ["5", "1", "4", "2", "3"]
+
+
+ASKED: list[Any] = []
+
+
+@side_effect
+def by_policy(request: dict[str, Any]) -> Any:
+    ASKED.append(request)
+    return "approve" if request["args"]["title"] == "draft" else {"reject": "not that one"}
+
+
+async def test_a_decide_with_side_effects_is_asked_once_per_call_however_often_the_run_is_replayed() -> None:
+    """D25, AC-56: no run stays cached here, so that every task replays from the start."""
+    ASKED.clear()
+    gate = human_in_the_loop({"publish": True}, decide=by_policy)
+    agent = made("b", [calls(ASK, call("publish", title="b")), ASK, "done"], gate)
+    async with local_env([agent], max_cached_runs=0) as env:
+        result = await (await env.client.start("b", "go")).result()
+    assert results(result) == ["published draft", "not that one", "published draft"]
+    assert [(item["tool"], item["tool_call_id"]) for item in ASKED] == [
+        ("publish", "call_1_1"),
+        ("publish", "call_1_2"),
+        ("publish", "call_2_1"),
+    ]
 
 
 async def test_with_no_answer_within_a_second_the_configured_decision_is_taken_after_a_reminder() -> None:
