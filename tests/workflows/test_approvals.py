@@ -69,9 +69,9 @@ def results(result: RunResult) -> list[str]:
 
 
 async def asked(run: Run, *ids: str) -> None:
-    """Wait until exactly these calls are pending."""
+    """Wait until exactly these calls are pending, whichever asked first: bodies run at the same time."""
     async with asyncio.timeout(20):
-        while tuple(item.tool_call_id for item in await run.pending()) != ids:
+        while sorted(item.tool_call_id for item in await run.pending()) != sorted(ids):
             await asyncio.sleep(0.1)  # where no run is cached, each look costs a replay
 
 
