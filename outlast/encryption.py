@@ -17,6 +17,7 @@ import asyncio
 import copy
 import hashlib
 import hmac
+import logging
 import os
 from collections.abc import Sequence
 from functools import lru_cache
@@ -52,6 +53,11 @@ _OWNER: Final = slice(1, 17)
 _NONCE_BYTES, _TAG_BYTES = 12, 16
 _QUICK: Final = 1_000_000
 """Bytes that may be encrypted without a thread of their own."""
+
+_named: set[str] = set()
+"""Ids of missing keys that the log knows of."""
+
+_MAX_NAMED: Final = 1000
 
 
 class _RunKeys(NamedTuple):
@@ -180,7 +186,10 @@ def _require_cryptography() -> None:
 
 def _no_key(id: str) -> Payload:
     text = f"a payload is encrypted with the key {id!r}, which this process does not have ({KEYS}, {KEY_FILE})"
-    found = tombstone(text, **{MISSING_KEY: id})
+    level = logging.DEBUG if id in _named else logging.WARNING  # a list of a thousand runs says it once
+    if len(_named) < _MAX_NAMED:
+        _named.add(id)
+    found = tombstone(text, level=level, **{MISSING_KEY: id})
     found.metadata[MISSING_KEY] = id.encode("ascii", "replace")
     return found
 

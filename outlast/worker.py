@@ -209,6 +209,9 @@ async def run_worker(
             serving = asyncio.create_task(worker.run())
             say(f"serving {', '.join(agent.name for agent in agents)}")
             say(f"task queue {settings.task_queue}, namespace {client.namespace}, server {settings.address}")
+            if settings.encryption is not None:
+                first, *others = settings.encryption.ids
+                say(f"encrypts with the key {first}" + (f", decrypts also with {', '.join(others)}" if others else ""))
             if port is not None:
                 say(f"health at http://{health_host}:{port}/readyz")
             on_ready()

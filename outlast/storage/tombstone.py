@@ -17,8 +17,8 @@ __all__ = ["is_tombstone", "tombstone"]
 _log = logging.getLogger("outlast.storage")
 
 
-def tombstone(reason: str, **more: str) -> Payload:
+def tombstone(reason: str, *, level: int = logging.WARNING, **more: str) -> Payload:
     """A JSON payload ``{"outlast": "missing object", "reason": ...}``, with ``more``; also a line in the log."""
-    _log.warning("a payload was replaced by a tombstone: %s", reason)
+    _log.log(level, "a payload was replaced by a tombstone: %s", reason)
     body = json.dumps({"outlast": TOMBSTONE, "reason": reason, **more})
     return Payload(metadata={"encoding": b"json/plain"}, data=body.encode())

@@ -135,3 +135,4 @@ async def test_no_file_of_server_storage_or_worker_holds_anything_that_was_said(
     assert [name for name in NAMES if name not in found] == []
     (tmp_path / "sealed").mkdir()
     assert await run_everything(tmp_path / "sealed", {KEYS: new_key("a")}) == {}
+    assert "encrypts with the key a" in (tmp_path / "sealed" / "worker.log").read_text()

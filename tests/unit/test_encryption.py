@@ -178,3 +178,10 @@ async def test_a_tombstone_is_json_for_every_converter() -> None:
     found = await opened(codec(B), await sealed(codec(A), plain()))
     [value] = await DataConverter.default.decode([found])
     assert is_tombstone(value)
+
+
+async def test_a_missing_key_is_logged_once_however_many_payloads_need_it(caplog: pytest.LogCaptureFixture) -> None:
+    strange = Payload(metadata={"encoding": b"binary/encrypted", KEY_ID: b"never-seen"}, data=b"x")
+    for _ in range(100):
+        await opened(codec(A), strange)
+    assert [record.levelname for record in caplog.records if "never-seen" in record.getMessage()] == ["WARNING"]
