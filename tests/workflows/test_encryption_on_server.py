@@ -31,7 +31,7 @@ from outlast.settings import Settings, connect
 from outlast.storage import tombstone
 from outlast.testing import ScriptedModel, local_env
 from outlast.testing.env import LocalEnv
-from outlast.testing.scripted import call, text
+from outlast.testing.scripted import call, calls, text
 
 A, B = (Keyring.from_text(new_key(id), KEYS) for id in "ab")
 BOTH = Keyring(B.keys + A.keys)
@@ -252,3 +252,41 @@ async def test_a_worker_archives_nothing_that_it_cannot_read() -> None:
     for unreadable in (tombstone("the key is missing"), tombstone("the object is gone")):
         with pytest.raises(ApplicationError, match="cannot be read: the "):
             await archive(RawValue(unreadable))
+
+
+lent: list[str] = []
+
+
+@tool(task_queue="vault")
+def lend(what: str) -> str:
+    """Lend."""
+    lent.append(what)
+    return f"lent {what}"
+
+
+@tool(task_queue="vault")
+def lose(what: str) -> str:
+    """Fail."""
+    raise LookupError(f"no {what}")
+
+
+async def test_an_answer_under_a_key_that_the_worker_lacks_waits_for_a_worker_that_has_it() -> None:
+    lent.clear()
+    model = ScriptedModel([calls(call("lend", what="book"), call("lose", what="pen")), text("done")])
+    agent = Agent(AgentOptions(name="lender", model=model, tools=[lend, lose]))
+    async with local_env([agent], encryption=A) as env:
+        ahead = await connect(Settings.load(address=env.address, environ={KEYS: BOTH.to_text()}))
+        async with Worker(ahead, task_queue="vault", plugins=[AgentPlugin([agent])]):
+            run = await env.client.start("lender", "go")
+            handle = env.temporal.get_workflow_handle(run.id)
+            async with asyncio.timeout(20):
+                while (await handle.describe()).raw_description.pending_workflow_task.attempt < 2:
+                    await asyncio.sleep(0.05)
+            await env.stop_worker()
+            async with served(env, BOTH) as client:
+                result = await client.get(run.id).result()
+        env.encryption = BOTH
+    assert result.output == "done"
+    assert lent == ["book"]
+    assert "lent book" in str(result.messages)
+    assert "lose failed: LookupError: no pen" in str(result.messages)
