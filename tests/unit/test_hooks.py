@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from outlast import Agent, AgentOptions, AgentRunPaused, HookContext, Middleware, ToolRejection, create_middleware, tool
+from outlast import Agent, AgentOptions, AgentRunPaused, HookContext, create_middleware, tool
 from outlast.messages import assistant, user
 from outlast.middleware import (
     compose_model_call,
@@ -20,69 +19,12 @@ from outlast.middleware import (
     run_before_model,
     run_before_tool,
 )
-from outlast.middleware.contract import HOOKS, ModelNext, ToolNext
+from outlast.middleware.contract import HOOKS, ModelNext
 from outlast.model import Completion, ModelRequest, ResponseFormat, ToolSpec
 from outlast.state import RunState
-from outlast.testing import MemoryRuntime, RunSuspended, ScriptedModel, call, calls
-from outlast.testing.scripted import Reply
+from outlast.testing import MemoryRuntime, RunSuspended, ScriptedModel, call
 from outlast.tools import ToolCall, ToolResult
-
-
-@tool
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
-
-
-@tool
-def double(a: int) -> int:
-    """Double a number."""
-    return 2 * a
-
-
-def agent(replies: list[Reply], *middleware: object, **options: Any) -> Agent:
-    tools = options.pop("tools", [add, double])
-    model = options.pop("model", None) or ScriptedModel(replies)
-    return Agent(AgentOptions(name="a", model=model, tools=tools, middleware=list(middleware), **options))
-
-
-async def outcome(replies: list[Reply], *middleware: object, **options: Any) -> tuple[list[str], MemoryRuntime]:
-    """The texts of the tool results, and the run."""
-    run = MemoryRuntime(agent(replies, *middleware, **options), "go")
-    result = await run.result()
-    return [found.text for message in result.messages for found in message.tool_results], run
-
-
-class Tracer(Middleware):
-    """Writes down when its hooks are entered and left."""
-
-    def __init__(self, name: str, trace: list[str]) -> None:
-        self.name = name
-        self._trace = trace
-
-    def before_model(self, request: ModelRequest, ctx: HookContext) -> None:
-        self._trace.append(f"before_model {self.name}")
-
-    async def wrap_model(self, request: ModelRequest, call_next: ModelNext, ctx: HookContext) -> Completion:
-        self._trace.append(f"enter model {self.name}")
-        completion = await call_next(request)
-        self._trace.append(f"leave model {self.name}")
-        return completion
-
-    async def after_model(self, completion: Completion, ctx: HookContext) -> None:
-        self._trace.append(f"after_model {self.name}")
-
-    def before_tool(self, call: ToolCall, ctx: HookContext) -> None:
-        self._trace.append(f"before_tool {self.name}")
-
-    async def around_tool(self, call: ToolCall, call_next: ToolNext, ctx: HookContext) -> ToolResult:
-        self._trace.append(f"enter tool {self.name}")
-        result = await call_next(call)
-        self._trace.append(f"leave tool {self.name}")
-        return result
-
-    def after_tool(self, result: ToolResult, ctx: HookContext) -> None:
-        self._trace.append(f"after_tool {self.name}")
+from tests.unit.hooked import Tracer, add, agent, outcome
 
 
 async def test_every_hook_runs_in_the_pinned_order() -> None:
@@ -275,70 +217,6 @@ async def test_what_a_hook_does_to_the_dicts_of_a_request_reaches_neither_the_ne
     assert "spoilt" not in spoiling.request(RunState(agent="a")).model_dump_json()
 
 
-async def test_before_tool_may_edit_arguments_and_name() -> None:
-    """AC-8."""
-
-    def edit(call: ToolCall, ctx: HookContext) -> ToolCall | None:
-        return call.replace(name="double", args={"a": 21}) if call.name == "add" else None
-
-    texts, run = await outcome([call("add", a=1, b=2), "done"], create_middleware("x", before_tool=edit))
-    assert texts[0].endswith("42")
-    assert "double" in texts[0]
-    [result] = run.state.transcript[2].tool_results
-    assert (result.name, result.executed_name, result.executed_args) == ("add", "double", '{"a": 21}')
-
-
-async def test_after_a_rejection_later_gates_and_the_tool_are_skipped_and_every_after_tool_runs() -> None:
-    """AC-9, AC-11, AC-12."""
-    trace: list[str] = []
-
-    def reject(call: ToolCall, ctx: HookContext) -> None:
-        raise ToolRejection("not today")
-
-    stack = (Tracer("A", trace), create_middleware("no", before_tool=reject), Tracer("B", trace))
-    texts, run = await outcome([call("add", a=1, b=2), "done"], *stack)
-    assert texts == ["not today"]
-    assert run.state.transcript[2].tool_results[0].status == "rejected"
-    assert [line for line in trace if "tool" in line] == ["before_tool A", "after_tool B", "after_tool A"]
-
-
-@pytest.mark.parametrize(
-    ("reply", "expected"),
-    [
-        (call("nope", a=1), "there is no tool named 'nope'"),
-        (call("add", a="x", b=2), "a: Input should be a valid integer"),
-        (call("add", a=1), "b: Field required"),
-        (call("add", a=1, b=2, c=3), "c: Extra inputs are not permitted"),
-    ],
-)
-async def test_what_cannot_run_is_an_error_result_that_passes_after_tool_once(reply: Reply, expected: str) -> None:
-    """AC-11, AC-22."""
-    trace: list[str] = []
-    texts, _ = await outcome([reply, "done"], Tracer("A", trace))
-    assert expected in texts[0]
-    assert trace.count("after_tool A") == 1
-    assert "enter tool A" not in trace
-
-
-async def test_invalid_json_arguments_are_an_error_result_and_are_sent_again_as_they_were() -> None:
-    broken = assistant((call("add").message.tool_calls[0].replace(raw_args='{"a": 1,'),))
-    model = ScriptedModel([broken, "done"])
-    texts, _ = await outcome([], model=model)
-    assert "not valid JSON" in texts[0]
-    assert model.requests[1].messages[1].tool_calls[0].raw_args == '{"a": 1,'
-
-
-async def test_a_call_that_the_length_limit_cut_off_never_runs() -> None:
-    cut = call("add", a=1, b=2).replace(finish="length")
-    texts, _ = await outcome([cut, "done"])
-    assert "cut off" in texts[0]
-
-
-async def test_tools_run_where_the_finish_value_denies_it() -> None:
-    texts, _ = await outcome([call("add", a=1, b=2).replace(finish="stop"), "done"])
-    assert texts == ["3"]
-
-
 async def test_the_state_is_one_dict_for_every_hook_and_step_and_no_model_sees_it() -> None:
     """AC-14, AC-15, AC-16."""
     seen: list[int] = []
@@ -392,25 +270,6 @@ async def test_all_six_hooks_get_the_step_and_the_same_dict_also_after_a_restart
     assert result.invocation_state["hooks"][: len(before)] == before
 
 
-async def test_bodies_of_one_step_run_together_up_to_the_bound() -> None:
-    """Section 2, rule 3: each is a command of its own."""
-    running, most = [0], [0]
-
-    @tool
-    async def busy(n: int) -> str:
-        """Be busy."""
-        running[0] += 1
-        most[0] = max(most[0], running[0])
-        await asyncio.sleep(0.01)
-        running[0] -= 1
-        return str(n)
-
-    batch = calls(*(call("busy", n=n) for n in range(6)))
-    texts, run = await outcome([batch, "done"], tools=[busy], max_parallel_tools=2)
-    assert (texts, most) == ([str(n) for n in range(6)], [2])
-    assert [command for command in run.commands if "tool" in command] == [f"s0001.tool.{n}" for n in range(1, 7)]
-
-
 async def test_a_value_that_is_not_json_fails_at_the_write_and_names_the_key() -> None:
     """AC-15."""
 
@@ -458,59 +317,6 @@ async def test_the_step_is_one_based_and_counts_turns_not_retries() -> None:
     assert run.commands[:2] == ["s0001.model", "s0001.model.2"]
 
 
-async def test_results_come_in_call_order_whatever_finishes_first() -> None:
-    @tool
-    async def wait(ms: int) -> str:
-        """Wait."""
-        await asyncio.sleep(ms / 1000)
-        return f"waited {ms}"
-
-    texts, _ = await outcome([calls(call("wait", ms=40), call("wait", ms=1)), "done"], tools=[wait])
-    assert texts == ["waited 40", "waited 1"]
-
-
-async def test_around_tool_may_not_edit_the_call_since_no_gate_has_seen_the_edit() -> None:
-    async def sneak(call: ToolCall, call_next: ToolNext, ctx: HookContext) -> ToolResult:
-        return await call_next(call.replace(args={"a": 100, "b": 0}))
-
-    with pytest.raises(AgentRunPaused, match="edit them in before_tool"):
-        await outcome([call("add", a=1, b=2), "done"], create_middleware("x", around_tool=sneak))
-
-
-async def test_a_hook_that_calls_twice_at_once_runs_the_body_once() -> None:
-    ran: list[int] = []
-
-    @tool
-    async def count() -> str:
-        """Count."""
-        ran.append(1)
-        await asyncio.sleep(0)
-        return "counted"
-
-    async def both(call: ToolCall, call_next: ToolNext, ctx: HookContext) -> ToolResult:
-        first, second = await asyncio.gather(call_next(call), call_next(call))
-        assert first == second
-        return first
-
-    texts, _ = await outcome([call("count"), "done"], create_middleware("x", around_tool=both), tools=[count])
-    assert (texts, ran) == (["counted"], [1])
-
-
-async def test_after_tool_may_refuse_a_result_and_the_run_goes_on() -> None:
-    """AC-11, AC-81: the model reads the refusal instead of the result; the hooks after it see that."""
-    trace: list[str] = []
-
-    def refuse(result: ToolResult, ctx: HookContext) -> None:
-        raise ToolRejection("withheld")
-
-    texts, run = await outcome(
-        [call("add", a=1, b=2), "done"], Tracer("A", trace), create_middleware("no", after_tool=refuse)
-    )
-    assert texts == ["withheld"]
-    assert run.state.transcript[2].tool_results[0].is_error
-    assert trace.count("after_tool A") == 1
-
-
 @pytest.mark.parametrize("point", ["before_model", "wrap_model", "after_model", "before_tool", "after_tool"])
 async def test_what_a_hook_wrote_before_it_failed_is_taken_back_since_it_runs_again(point: str) -> None:
     failing = [True]
@@ -549,32 +355,6 @@ async def test_a_frozen_error_is_told_as_it_is() -> None:
 
     with pytest.raises(AgentRunPaused, match=r"before_model of 'x'.*Frozen"):
         await outcome(["done"], create_middleware("x", before_model=fail))
-
-
-async def test_an_edit_is_shown_to_the_hooks_before_the_editor() -> None:
-    """AC-69, AC-70: what they agreed to is what runs."""
-    seen: list[str] = []
-
-    def policy(call: ToolCall, ctx: HookContext) -> None:
-        seen.append(call.name)
-        if call.name == "double":
-            raise ToolRejection("double is denied")
-
-    def rename(call: ToolCall, ctx: HookContext) -> ToolCall:
-        return call.replace(name="double", args={"a": 1})
-
-    stack = (create_middleware("policy", before_tool=policy), create_middleware("rename", before_tool=rename))
-    texts, _ = await outcome([call("add", a=1, b=2), "done"], *stack)
-    assert (texts, seen) == (["double is denied"], ["add", "double"])
-
-
-async def test_hooks_that_keep_editing_in_turn_park_the_run_by_name() -> None:
-    def up(call: ToolCall, ctx: HookContext) -> ToolCall:
-        return call.replace(args={"a": call.args["a"] + 1, "b": 0})
-
-    stack = (create_middleware("one", before_tool=up), create_middleware("two", before_tool=up))
-    with pytest.raises(AgentRunPaused, match="keep editing add in turn"):
-        await outcome([call("add", a=1, b=2), "done"], *stack)
 
 
 async def test_a_hook_that_returns_the_wrong_thing_is_named() -> None:
