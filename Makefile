@@ -58,6 +58,9 @@ lint: $(STAMP)
 types: $(STAMP)
 	$(BIN)/mypy $(TYPED)
 
+# Against the peers, each in an environment of its own; make bench BENCH_ARGS="peers --quick" takes three minutes, and
+# BENCH_ARGS=overhead (history, imports, long_run) measures this package alone.
+BENCH_ARGS ?= peers
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks $(BENCH_ARGS)
 

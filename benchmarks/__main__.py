@@ -1,4 +1,4 @@
-"""``python -m benchmarks [overhead|history|imports] [options]``; without a name, all of them."""
+"""``python -m benchmarks [peers|overhead|history|imports|long_run] [options]``; without a name, all but ``peers``."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import importlib
 import sys
 
 NAMES = ("imports", "overhead", "history", "long_run")
+MODULES = {"peers": "benchmarks.comparison"} | {name: f"benchmarks.{name}" for name in NAMES}
 
 
 def main(arguments: list[str]) -> None:
     """Run the benchmark of this name, or all."""
     chosen = arguments[:1] if arguments else NAMES
     for name in chosen:
-        if name not in NAMES:
-            raise SystemExit(f"no benchmark {name!r}; there are: {', '.join(NAMES)}")
+        if name not in MODULES:
+            raise SystemExit(f"no benchmark {name!r}; there are: {', '.join(MODULES)}")
         print(f"== {name}", flush=True)
-        importlib.import_module(f"benchmarks.{name}").run(arguments[1:])
+        importlib.import_module(MODULES[name]).run(arguments[1:])
 
 
 if __name__ == "__main__":

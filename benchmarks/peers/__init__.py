@@ -1,0 +1,1 @@
+"""One worker per peer: the same script, each written the way its own documentation does it."""
