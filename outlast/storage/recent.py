@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 from typing import Final
 
-MAX_BYTES: Final = 32_000_000
+MAX_BYTES: Final = 8_000_000
 MAX_OBJECT: Final = 1_100_000
 
 

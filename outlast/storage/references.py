@@ -31,7 +31,7 @@ from outlast.storage.tombstone import tombstone
 _MESSAGE = ExternalStorageReference.DESCRIPTOR.full_name.encode()
 _OLD_ENCODING = b"json/external-storage-reference"
 _MARKER = "__temporal_external_storage_reference"
-_KEPT_CONTEXTS = 256
+_KEPT_CONTEXTS = 64
 
 
 @dataclass(frozen=True)

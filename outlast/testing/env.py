@@ -168,6 +168,7 @@ async def local_env(
     time_skipping: bool = False,
     continue_as_new_events: int = 1000,
     max_cached_runs: int = 1000,
+    idle_seconds: float = 60.0,
     resolve: Callable[[str], Model] = resolve_model,
 ) -> AsyncIterator[LocalEnv]:
     """A client and a worker on a real Temporal server.
@@ -179,6 +180,7 @@ async def local_env(
         time_skipping: Timers of runs fire at once: a time-out of thirty days takes a moment.
         continue_as_new_events: History after which a run goes on in a fresh execution.
         max_cached_runs: Runs that the worker keeps in memory; with 0 every task replays its run from the start.
+        idle_seconds: Runs that wait for people so long leave the worker's memory.
         resolve: Makes models of strings; a test may give scripted ones.
     """
     server = await local_server()
@@ -191,7 +193,7 @@ async def local_env(
     temporal = temporalio.client.Client(**config)
 
     def make_worker(client: temporalio.client.Client, task_queue: str) -> Worker:
-        plugin = AgentPlugin(agents, resolve=resolve)
+        plugin = AgentPlugin(agents, resolve=resolve, idle_seconds=idle_seconds)
         return Worker(client, task_queue=task_queue, plugins=[plugin], max_cached_workflows=max_cached_runs)
 
     env = LocalEnv(temporal, agents, make_worker, noting.ids)

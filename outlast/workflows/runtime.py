@@ -33,7 +33,9 @@ from outlast.tools import Tool, ToolResult
 from outlast.unreadable import missing_key, missing_key_of
 from outlast.workflows.archive import archive_old
 from outlast.workflows.definitions import WorkflowHost
+from outlast.workflows.idle import idle
 from outlast.workflows.memo import MEMO_KEY, publish
+from outlast.workflows.room import LOCAL_RESULT_BYTES, MAX_MESSAGE_BYTES, Room
 from outlast.workflows.transcript import TranscriptChunks
 
 HEARTBEAT = timedelta(seconds=10)
@@ -42,9 +44,6 @@ OUTAGE = timedelta(days=7)
 
 MIN_EVENTS = 8
 """What an execution does at least before it hands over: a step, or a few messages."""
-
-MAX_INLINE_BYTES = 1_900_000
-"""The server's limit of 2 MB is for all arguments of one command together; beyond it the task fails for ever."""
 
 
 class TemporalRuntime:
@@ -65,8 +64,7 @@ class TemporalRuntime:
         self._options: tuple[ModelCallOptions, RawValue] | None = None
         self._published = ""
         self._in_flight = 0
-        self._door = asyncio.Lock()
-        self._task, self._asked = 0, 0
+        self._room = Room(host.has_storage)
         self._started = workflow.now()
         self._first_length = workflow.info().get_current_history_length()
         self._first_size = workflow.info().get_current_history_size()
@@ -155,6 +153,7 @@ class TemporalRuntime:
             args=execution.call.args,
             attempt=execution.attempt,
             decision=execution.decision,
+            calls=len(self.state.batch or ()),
         )
         payload = _json(call)
         await self._admit([payload], f"the arguments of {tool.name}")
@@ -170,6 +169,7 @@ class TemporalRuntime:
         retry = RetryPolicy(maximum_attempts=attempts, maximum_interval=timedelta(seconds=30))
         raw: RawValue
         if tool.options.local:
+            task = await self._room.admit(LOCAL_RESULT_BYTES, self._another_task)
             raw = await workflow.execute_local_activity(
                 tool.name,
                 payload,
@@ -179,6 +179,7 @@ class TemporalRuntime:
                 schedule_to_close_timeout=OUTAGE,
                 retry_policy=retry,
             )
+            self._room.give_back(task, max(0, LOCAL_RESULT_BYTES - len(raw.payload.data)))
         else:
             raw = await workflow.execute_activity(
                 tool.name,
@@ -219,7 +220,8 @@ class TemporalRuntime:
             return condition() or (self.is_worn() and self._in_flight == 0)
 
         try:
-            await workflow.wait_condition(woken, timeout=timeout_seconds, timeout_summary=command_id)
+            with idle():
+                await workflow.wait_condition(woken, timeout=timeout_seconds, timeout_summary=command_id)
         except TimeoutError:
             return condition()
         if not condition():
@@ -249,9 +251,10 @@ class TemporalRuntime:
         state = self.state
         seconds = self.agent.options.pause_timeout_seconds if self.agent is not None else None
         try:
-            await workflow.wait_condition(
-                lambda: state.pause is None or state.abort is not None, timeout=seconds, timeout_summary="pause"
-            )
+            with idle():
+                await workflow.wait_condition(
+                    lambda: state.pause is None or state.abort is not None, timeout=seconds, timeout_summary="pause"
+                )
         except TimeoutError:
             state.failure = ("PAUSE_TIMEOUT", f"nobody resumed the run within {seconds:g} seconds")
 
@@ -272,9 +275,12 @@ class TemporalRuntime:
 
     async def signal_run(self, run_id: str, name: str, value: Json) -> bool:
         """A signal to another workflow."""
+        payload = json_value(to_json(value))
+        size = self._room.check([payload], f"what is told to {run_id}", MAX_MESSAGE_BYTES)
         with self._flight():
             try:
-                await workflow.get_external_workflow_handle(run_id).signal(name, json_value(to_json(value)))
+                await self._room.admit(size, self._another_task)
+                await workflow.get_external_workflow_handle(run_id).signal(name, payload)
             except ApplicationError:
                 return False
         return True
@@ -309,7 +315,7 @@ class TemporalRuntime:
             AgentError: ``STATE_TOO_LARGE``, where no payload could carry it; nothing is lost.
         """
         payloads = state_payloads(self.state, self.chunks)
-        self._check_size(payloads, "the run's state")
+        self._room.check(payloads, "the run's state")
         workflow.continue_as_new(args=payloads)
 
     def _model_options(self, request: ModelRequest) -> RawValue:
@@ -348,28 +354,10 @@ class TemporalRuntime:
 
     async def _admit(self, payloads: list[RawValue], what: str) -> None:
         """Wait for a workflow task with room: what one task asks for travels in one request, which is bounded too."""
-        size = self._check_size(payloads, what)
-        async with self._door:
-            while not self._has_room(size):
-                await self.sleep(0.001, "room")
-            self._asked += size
+        await self._room.admit(self._room.check(payloads, what), self._another_task)
 
-    def _has_room(self, size: int) -> bool:
-        task = workflow.info().get_current_history_length()
-        if task != self._task:
-            self._task, self._asked = task, 0
-        return self._asked == 0 or self._asked + size <= MAX_INLINE_BYTES
-
-    def _check_size(self, payloads: list[RawValue], what: str) -> int:
-        """The bytes that go through the server; none where storage takes them."""
-        size = 0 if self.host.has_storage else sum(len(payload.payload.data) for payload in payloads)
-        if size > MAX_INLINE_BYTES:
-            raise HookFailure(
-                "storage",
-                f"{what} has {size:,} bytes, more than Temporal carries in one request; "
-                "configure storage (OUTLAST_STORAGE=dir:///path) on the workers and clients, then resume",
-            )
-        return size
+    async def _another_task(self) -> None:
+        await self.sleep(0.001, "room")
 
 
 def state_payloads(state: RunState, chunks: TranscriptChunks) -> list[RawValue]:
