@@ -7,6 +7,7 @@ the parent too, under ``CALL/CHILD_CALL`` and with the child's path; a decision 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from outlast.execution import Execution
 
 MAX_DEPTH = 4
+MAX_ID_BYTES = 1000
+"""The server's limit for a workflow's id."""
+
 PATIENCE_SECONDS = 60.0
 MAX_PATIENCE_SECONDS = 86_400.0
 
@@ -47,7 +51,7 @@ async def _start(run: Execution, name: str, text: str, call: ToolCall) -> ChildS
         raise AgentError("UNKNOWN_AGENT", f"agent {run.agent.name!r} has no sub-agent {name!r}; it has: {known}")
     if run.state.agent.count("/") + 1 >= MAX_DEPTH:
         raise AgentError("TOO_DEEP", f"sub-agents are nested more than {MAX_DEPTH} deep at {run.state.agent}/{name}")
-    child = ChildState(id=f"{run.runtime.run_id}/{call.id}", name=name, call_id=call.id)
+    child = ChildState(id=_child_id(run.runtime.run_id, call.id), name=name, call_id=call.id)
     start = RunInput(
         agent=f"{run.state.agent}/{name}",
         input=text,
@@ -62,6 +66,12 @@ async def _start(run: Execution, name: str, text: str, call: ToolCall) -> ChildS
         raise
     run.record("tool.started", tool=call.name, call_id=call.id, agent=name, child=child.id)
     return child
+
+
+def _child_id(parent: str, call_id: str) -> str:
+    """The parent's id and the call's; of a parent whose id leaves no room, what stands for it."""
+    whole = f"{parent}/{call_id}"
+    return whole if len(whole.encode()) <= MAX_ID_BYTES else f"{hashlib.sha256(whole.encode()).hexdigest()}/{call_id}"
 
 
 async def _wait(run: Execution, child: ChildState) -> ChildOutcome:
@@ -157,6 +167,15 @@ def report_of(run: Execution, outcome: ChildOutcome | None) -> ChildReport:
         paused=f"{state.pause.where}: {state.pause.error}" if state.pause is not None else "",
         outcome=outcome,
     )
+
+
+def shortened(report: ChildReport, why: str) -> ChildReport:
+    """The report without what is too large to be told: the child has it still, and a person can ask it there."""
+    outcome = report.outcome
+    if outcome is not None:
+        error = f"its answer is in its own run, {report.child}, and cannot be handed over: {why}"
+        return report.replace(pending=(), outcome=outcome.replace(text="", error=error))
+    return report.replace(pending=(), paused=f"a question that only the run itself can be asked: {why}")
 
 
 def outcome_of(run: Execution) -> ChildOutcome:

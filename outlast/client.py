@@ -27,6 +27,7 @@ from outlast.errors import (
     RunExists,
     clean_text,
 )
+from outlast.limits import MAX_INLINE_BYTES, MAX_MESSAGE_BYTES, check_run_id, check_sent
 from outlast.messages import Json, Message, load_messages, user
 from outlast.middleware.edge_filter import Edges
 from outlast.server_answers import BETWEEN_EXECUTIONS, in_words, readable, told
@@ -144,7 +145,8 @@ class Run:
             return await read_archived(self._client.temporal, self.id, part.payload)
         except ValueError as error:
             raise OutlastError(
-                f"run {self.id!r}: {part.messages} of its older messages cannot be read here: {clean_text(error, 300)}; "
+                f"run {self.id!r}: {part.messages} of its older messages cannot be read here: "
+                f"{clean_text(error, 300)}; "
                 "this process needs the storage and the keys of the run's workers (OUTLAST_STORAGE, encryption keys)"
             ) from None
 
@@ -241,9 +243,11 @@ class Run:
         over the handover, so that sending it again does nothing twice.
         """
         update_id = uuid.uuid4().hex
+        payload = _payload(value)
+        self._client.check_size(payload, MAX_MESSAGE_BYTES, f"`{name}` to run {self.id!r}")
         try:
             async with asyncio.timeout(_ANSWER.total_seconds()):
-                while not await self._sent(name, value, update_id):
+                while not await self._sent(name, payload, update_id):
                     await asyncio.sleep(0.1)
         except temporalio.client.WorkflowUpdateFailedError as error:
             raise DecisionRefused(getattr(error.cause, "message", str(error.cause))) from None
@@ -253,10 +257,10 @@ class Run:
                 "is a worker running for its task queue?"
             ) from None
 
-    async def _sent(self, name: str, value: Json, update_id: str) -> bool:
+    async def _sent(self, name: str, value: RawValue, update_id: str) -> bool:
         """Whether the run obeyed; False where it was between two executions."""
         try:
-            await self._handle.execute_update(name, _payload(value), id=update_id, result_type=RawValue)
+            await self._handle.execute_update(name, value, id=update_id, result_type=RawValue)
         except RPCError as error:
             if error.status in BETWEEN_EXECUTIONS:
                 return False
@@ -336,7 +340,9 @@ class Client:
 
         Raises:
             TypeError: ``invocation_state`` holds something that is not JSON; the message names the key.
-            ValueError: Neither input nor messages; an id that the client's filters would change.
+            ValueError: Neither input nor messages; an id that is empty, too long, or that the client's filters would
+                change.
+            OutlastError: More than 1.9 MB, and this client has no storage.
             ToolRejection: A filter refuses the input.
             RunExists: A run of this id was started before.
         """
@@ -345,6 +351,7 @@ class Client:
         state = dict(invocation_state or {})
         check_json(state, "invocation_state")
         run_id = id if id is not None else f"{agent}-{uuid.uuid4().hex[:12]}"
+        check_run_id(run_id)
         if self.edges.text(run_id) != run_id:
             raise ValueError("the run's id holds what the client's filters take out; ids are seen everywhere")
         text = None if input is None else self.edges.messages([user(input)])[0].text
@@ -355,11 +362,13 @@ class Client:
             invocation_state=state,
             history_limits=self.history_limits,
         )
+        value = json_value(start.model_dump_json(exclude_none=True).encode("utf-8", "replace"))
+        self.check_size(value, MAX_INLINE_BYTES, f"the start of run {run_id!r}")
         try:
             await told(
                 self.temporal.start_workflow(
                     WORKFLOW,
-                    json_value(start.model_dump_json(exclude_none=True).encode("utf-8", "replace")),
+                    value,
                     id=run_id,
                     task_queue=self.task_queue,
                     id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
@@ -374,6 +383,11 @@ class Client:
                 f"a run {run_id!r} was started before; client.get({run_id!r}) is it, or choose another id"
             ) from None
         return Run(self, run_id)
+
+    def check_size(self, value: RawValue, limit: int, what: str) -> None:
+        """Raise OutlastError where a value is larger than this, and no storage takes it."""
+        if self.temporal.data_converter.external_storage is None:
+            check_sent(len(value.payload.data), limit, what)
 
     def get(self, run_id: str) -> Run:
         """The run of this id; nothing is asked of the server yet."""

@@ -16,7 +16,7 @@ from outlast.approvals import (
     find_interrupts,
     timeout_decision,
 )
-from outlast.children import forward, report_of, run_agent
+from outlast.children import forward, report_of, run_agent, shortened
 from outlast.errors import AgentError, DecisionRefused, HitlInterrupt, HookFailure, ToolRejection
 from outlast.events import EventKind
 from outlast.messages import Json, Message, ToolCallBlock
@@ -24,7 +24,7 @@ from outlast.middleware.contract import HookContext, hook_of
 from outlast.middleware.edge_filter import Edges
 from outlast.model import Completion, Model, ModelRequest
 from outlast.runtime import CommandIds, ModelCall, Runtime, current_effects, current_runtime, current_scope
-from outlast.state import CallState, ChildOutcome, InvocationState, RunState, check_json
+from outlast.state import CallState, ChildOutcome, ChildReport, InvocationState, RunState, check_json
 from outlast.tools import Tool, ToolCall, error_result
 from outlast.usage import Usage, spent_by
 
@@ -145,7 +145,13 @@ class Execution:
         self._report_asked = False
         self._reported = tuple(item.tool_call_id for item in self.state.pending)
         report = report_of(self, outcome)
-        await self.runtime.signal_run(parent.run_id, "child_report", report.model_dump(mode="json", exclude_none=True))
+        try:
+            await self._tell(parent.run_id, report)
+        except HookFailure as failure:
+            await self._tell(parent.run_id, shortened(report, failure.error))
+
+    async def _tell(self, parent: str, report: ChildReport) -> None:
+        await self.runtime.signal_run(parent, "child_report", report.model_dump(mode="json", exclude_none=True))
 
     async def call_model(self, model: str | Model | None, request: ModelRequest, scope: str = "") -> Completion:
         """One model call, checked where it is sent; its usage counts. ``model`` None is the agent's own."""

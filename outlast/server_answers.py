@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from temporalio.service import RPCError, RPCStatusCode
 
-from outlast.errors import NoAnswer, OutlastError, RunNotFound
+from outlast.errors import NoAnswer, OutlastError, RunNotFound, clean_text
 from outlast.unreadable import is_tombstone
 
 T = TypeVar("T")
@@ -61,8 +61,7 @@ def in_words(error: RPCError, run_id: str) -> OutlastError:
     if error.status in _NO_ANSWER:
         return NoAnswer(f"the server did not answer for run {run_id!r}: {error.message}. Is it running?")
     if error.status in (RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.RESOURCE_EXHAUSTED):
-        return OutlastError(
-            f"the server refused this for run {run_id!r}: {error.message}. For values over 2 MB configure storage "
-            "(OUTLAST_STORAGE) on clients and workers"
-        )
+        size = "size" in error.message or "larger" in error.message
+        advice = ". Configure storage (OUTLAST_STORAGE) on clients and workers" if size else ""
+        return OutlastError(f"the server refused this for run {clean_text(run_id, 80)!r}: {error.message}{advice}")
     return OutlastError(f"run {run_id!r}: {error.message}")

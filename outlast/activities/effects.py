@@ -13,6 +13,7 @@ from temporalio.common import RawValue
 from outlast.activities.failures import raise_setup_failure, raise_tool_failure, refuse_unreadable
 from outlast.activities.heartbeats import heartbeats
 from outlast.activities.models import json_value
+from outlast.activities.sizes import max_effect_bytes, too_large
 from outlast.effects import find_effect
 from outlast.messages import Json
 
@@ -38,8 +39,11 @@ async def run_side_effect(call: Any) -> RawValue:  # noqa: ANN401 - decoded JSON
         raise_setup_failure(f"side effect {effect_input.function}", str(error))
     try:
         async with heartbeats():
-            return json_value(to_json(await effect.run(effect_input.args, effect_input.keywords)))
+            result = to_json(await effect.run(effect_input.args, effect_input.keywords))
     except asyncio.CancelledError:
         raise
     except BaseException as error:
         raise_tool_failure(error)
+    if len(result) > max_effect_bytes():
+        raise_setup_failure(f"side effect {effect_input.function}", too_large("its result", len(result)))
+    return json_value(result)

@@ -11,8 +11,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 from pydantic import BaseModel, ConfigDict
+from pydantic_core import to_json
 from temporalio.exceptions import ActivityError, ApplicationError, TimeoutError, is_cancelled_exception
 
+from outlast.activities.sizes import max_details_bytes, too_large
 from outlast.errors import (
     MODEL_ERRORS,
     AgentError,
@@ -70,6 +72,8 @@ def _leave(
         details, text = details_of(error, edges), str(edges.output(_text(error, own)))
         carried = details.model_dump(mode="json", exclude_none=True)
         check_json(carried, "details")
+        if (size := len(to_json(carried))) > max_details_bytes():
+            raise ValueError(too_large("what it carries", size))
     except Exception as fault:  # the error's own attributes may raise, or be what no JSON holds
         text = f"{type(error).__name__} (it could not be carried from the worker: {describe(fault, 500)})"
         details, carried = FailureDetails(kind="Exception"), {"kind": "Exception"}

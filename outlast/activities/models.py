@@ -15,7 +15,8 @@ from temporalio.common import RawValue
 from outlast.activities.failures import raise_model_failure, raise_setup_failure, refuse_unreadable
 from outlast.activities.filters import filtered
 from outlast.activities.heartbeats import heartbeats
-from outlast.errors import MalformedResponse, ToolRejection, UnknownAgent
+from outlast.activities.sizes import max_answer_bytes, too_large
+from outlast.errors import MalformedResponse, ModelError, ToolRejection, UnknownAgent
 from outlast.messages import Json, Message, load_messages, repair_sequence
 from outlast.middleware.edge_filter import TextStream
 from outlast.model import (
@@ -98,7 +99,12 @@ class ModelActivities:
                     vars(error)["usage"] = answer.usage
                     raise
             writer.flush()
-            return json_value(completion.model_dump_json(exclude_none=True).encode())
+            data = completion.model_dump_json(exclude_none=True).encode()
+            if len(data) > max_answer_bytes():  # asked again it would be as long, and cost as much
+                refusal = ModelError(too_large("the model's answer", len(data)), retryable=False)
+                refusal.__dict__["usage"] = answer.usage
+                raise refusal
+            return json_value(data)
         except asyncio.CancelledError:
             raise
         except BaseException as error:

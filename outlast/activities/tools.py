@@ -10,6 +10,7 @@ from concurrent.futures import Executor
 from typing import Any
 
 from pydantic import BaseModel, Field, ValidationError
+from pydantic_core import to_json
 from temporalio import activity
 from temporalio.common import RawValue
 
@@ -17,6 +18,7 @@ from outlast.activities.failures import raise_setup_failure, raise_tool_failure,
 from outlast.activities.filters import filtered
 from outlast.activities.heartbeats import heartbeats
 from outlast.activities.models import json_value
+from outlast.activities.sizes import MAX_PROGRESS_BYTES, has_storage, max_result_bytes
 from outlast.errors import OutlastError, ToolError, UnknownAgent, class_names
 from outlast.messages import Json
 from outlast.middleware.compose import describe
@@ -27,7 +29,7 @@ from outlast.tools import Tool, ToolContext, ToolResult, content_of, in_thread
 
 
 class ToolCallInput(BaseModel):
-    """The one argument of a tool's activity."""
+    """The one argument of a tool's activity; ``calls`` is how many the step has, which share a history."""
 
     agent: str
     tool: str
@@ -36,6 +38,7 @@ class ToolCallInput(BaseModel):
     args: dict[str, Json] = Field(default_factory=dict)
     attempt: int = 1
     decision: str | None = None
+    calls: int = 1
 
 
 async def run_tool(
@@ -74,16 +77,12 @@ async def run_tool(
 class ToolActivities:
     """The tools of all agents of one worker; tools of one name share an activity and are told apart by the agent.
 
-    Args:
-        max_result_bytes: Larger results become an error result, since no payload could carry them.
+    Larger results than :mod:`outlast.activities.sizes` allows become an error result.
     """
 
-    def __init__(
-        self, agents: AgentRegistry, executor: Executor | None = None, max_result_bytes: int = 1_000_000
-    ) -> None:
+    def __init__(self, agents: AgentRegistry, executor: Executor | None = None) -> None:
         self._agents = agents
         self._executor = executor
-        self._max_result_bytes = max_result_bytes
 
     def definitions(self) -> list[Callable[..., Any]]:
         """One activity function per tool name."""
@@ -119,22 +118,24 @@ class ToolActivities:
             async with heartbeats(lambda: tuple(progress)):
                 answer = await run_tool(tool, call.args, context, self._executor)
                 result = await filtered(edges, lambda: edges.result(answer))
-            return json_value(self._bounded(result))
+            return json_value(_bounded(result, max_result_bytes(call.calls)))
         except asyncio.CancelledError:
             cancelled.set()
             raise
         except BaseException as error:
             raise_tool_failure(error, edges)
 
-    def _bounded(self, result: ToolResult) -> bytes:
-        data = result.model_dump_json(exclude_none=True).encode("utf-8", "replace")
-        if len(data) <= self._max_result_bytes:
-            return data
-        text = (
-            f"{result.name} ran, but its result of {len(data):,} bytes is more than the "
-            f"{self._max_result_bytes:,} that can be kept. Ask for less, or have the operator configure storage."
-        )
-        return result.replace(content=text, is_error=True).model_dump_json(exclude_none=True).encode()
+
+def _bounded(result: ToolResult, limit: int) -> bytes:
+    data = result.model_dump_json(exclude_none=True).encode("utf-8", "replace")
+    if len(data) <= limit:
+        return data
+    advice = "" if has_storage() else ", or have the operator configure storage"
+    text = (
+        f"{result.name} ran, but its result of {len(data):,} bytes is more than the {limit:,} that can be kept. "
+        f"Ask for less{advice}."
+    )
+    return result.replace(content=text, is_error=True).model_dump_json(exclude_none=True).encode()
 
 
 def _progress(kept: list[Json], edges: Edges) -> Callable[..., None]:
@@ -142,6 +143,8 @@ def _progress(kept: list[Json], edges: Edges) -> Callable[..., None]:
 
     def heartbeat(*details: Json) -> None:
         check_json(list(details), "heartbeat")  # here, where the tool reads it; in the background nobody would
+        if (size := len(to_json(details))) > MAX_PROGRESS_BYTES:
+            raise ValueError(f"heartbeat: {size:,} bytes; report progress with at most {MAX_PROGRESS_BYTES:,}")
         kept[:] = [edges.output(item) for item in details]
 
     return heartbeat

@@ -18,6 +18,7 @@ from outlast.children import outcome_of
 from outlast.errors import HookFailure, UnknownAgent, clean_text
 from outlast.events import PauseInfo
 from outlast.execution import Execution
+from outlast.limits import MAX_INLINE_BYTES, MAX_MESSAGE_BYTES
 from outlast.loop import drive, end
 from outlast.messages import Json, load_messages, repair_sequence, user
 from outlast.middleware.compose import describe
@@ -25,7 +26,8 @@ from outlast.state import RunInput, RunState, new_state
 from outlast.unreadable import missing_key
 from outlast.workflows.commands import Command, Refused, answer, check, named_interrupt, obey
 from outlast.workflows.definitions import current_host
-from outlast.workflows.runtime import MAX_INLINE_BYTES, CarriedState, TemporalRuntime
+from outlast.workflows.room import LOCAL_RESULT_BYTES
+from outlast.workflows.runtime import CarriedState, TemporalRuntime
 from outlast.workflows.transcript import TranscriptChunks
 
 WORKFLOW = "AgentRun"
@@ -181,13 +183,21 @@ class AgentRun:
         return payload
 
     def _result(self, state: RunState) -> RawValue:
-        """As much of the result as one payload carries; the messages can be asked for in pages."""
+        """As much of the result as one payload carries; the messages can be asked for in pages.
+
+        A sub-agent's result is also written into its parent's history, beside those of its siblings: it is kept short.
+        """
         whole = state.result()
         short = whole.model_copy(update={"messages": (), "messages_omitted": True})
         bare = short.model_copy(update={"invocation_state": {}, "interrupts": (), "audit": ()})
-        for result in (whole, short, bare):
+        room = (
+            (MAX_INLINE_BYTES,) * 3
+            if state.parent is None
+            else (LOCAL_RESULT_BYTES, MAX_MESSAGE_BYTES, MAX_MESSAGE_BYTES)
+        )
+        for result, limit in zip((whole, short, bare), room, strict=True):
             payload = json_value(result.model_dump_json(exclude_none=True).encode())
-            if self._runtime.host.has_storage or len(payload.payload.data) <= MAX_INLINE_BYTES:
+            if self._runtime.host.has_storage or len(payload.payload.data) <= limit:
                 return payload
         self._end("RESULT_TOO_LARGE", "the answer is larger than a result may be without storage (OUTLAST_STORAGE)")
         return json_value(bare.model_copy(update={"output": None}).model_dump_json(exclude_none=True).encode())

@@ -25,6 +25,7 @@ from outlast.activities.tools import ToolCallInput
 from outlast.agent import Agent
 from outlast.errors import HookFailure
 from outlast.events import PauseInfo
+from outlast.limits import MAX_MESSAGE_BYTES
 from outlast.messages import Json
 from outlast.model import Completion, ModelRequest
 from outlast.runtime import EffectCall, ModelCall, ToolExecution
@@ -35,7 +36,7 @@ from outlast.workflows.archive import archive_old
 from outlast.workflows.definitions import WorkflowHost
 from outlast.workflows.idle import idle
 from outlast.workflows.memo import MEMO_KEY, publish
-from outlast.workflows.room import LOCAL_RESULT_BYTES, MAX_MESSAGE_BYTES, Room
+from outlast.workflows.room import LOCAL_RESULT_BYTES, Room
 from outlast.workflows.transcript import TranscriptChunks
 
 HEARTBEAT = timedelta(seconds=10)
@@ -276,7 +277,7 @@ class TemporalRuntime:
     async def signal_run(self, run_id: str, name: str, value: Json) -> bool:
         """A signal to another workflow."""
         payload = json_value(to_json(value))
-        size = self._room.check([payload], f"what is told to {run_id}", MAX_MESSAGE_BYTES)
+        size = self._room.check([payload], f"the message to {run_id}", MAX_MESSAGE_BYTES)
         with self._flight():
             try:
                 await self._room.admit(size, self._another_task)
