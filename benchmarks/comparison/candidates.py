@@ -14,7 +14,7 @@ class Candidate:
         module: Of ``benchmarks.peers``; also names its environment and its constraints.
         packages: What pip is asked for; none: this package's own environment serves.
         storage: Whether payloads are kept in a directory.
-        update: The update by which a person answers, where the peer's documentation uses one; else ``approve``, a signal.
+        update: The update by which a person answers, where the documentation has one; else the signal ``approve``.
     """
 
     name: str

@@ -21,7 +21,7 @@ async def model(prompt: str, results: int) -> tuple[str, dict[str, Any]] | None:
 
 
 @activity.defn
-async def fetch(page: int, size: int) -> str:
+async def fetch(page: int, size: int, of: int) -> str:
     return "x" * size
 
 
@@ -47,7 +47,7 @@ class Bench:
             name, arguments = call
             if name == "fetch":
                 self.kept = await workflow.execute_activity(
-                    fetch, args=[arguments["page"], arguments["size"]], start_to_close_timeout=LIMIT
+                    fetch, args=[arguments["page"], arguments["size"], arguments["of"]], start_to_close_timeout=LIMIT
                 )
             else:
                 await workflow.wait_condition(lambda: self.approved)

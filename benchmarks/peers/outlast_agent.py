@@ -30,12 +30,13 @@ class Scripted:
 
 
 @tool
-async def fetch(page: int, size: int) -> str:
+async def fetch(page: int, size: int, of: int) -> str:
     """Fetch a page.
 
     Args:
         page: Its number.
         size: How many characters.
+        of: How many pages there are.
     """
     return "x" * size
 

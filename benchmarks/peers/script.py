@@ -20,7 +20,7 @@ def next_call(prompt: str, results: int) -> tuple[str, dict[str, Any]] | None:
     """
     pages, size, publications = map(int, prompt.split())
     if results < pages:
-        return "fetch", {"page": results, "size": size}
+        return "fetch", {"page": results, "size": size, "of": pages}
     if results < pages + publications:
         return "publish", {"title": f"Report {results}"}
     return None

@@ -72,7 +72,9 @@ def main(module: str, action: str, *arguments: str) -> None:
         asyncio.run(serve(served, address, task_queue, storage[0] if storage else None))
     else:
         first, *files = arguments
-        print(json.dumps(asyncio.run(replay(served, None if first == "-" else first, files))), flush=True)
+        seconds = asyncio.run(replay(served, None if first == "-" else first, files))
+        print(f"\n{json.dumps(seconds)}", flush=True)  # on a line of its own: some peers print as well
+        os._exit(0)  # an interpreter that ends this soon may crash in Temporal's core, which is still closing down
 
 
 if __name__ == "__main__":
