@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from outlast.middleware.sub_agents import SubAgent
 
 _log = logging.getLogger("outlast")
+MAX_PARALLEL = 500
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +42,7 @@ class AgentOptions:
         on_error: What an error that no middleware handled does: ``pause`` parks the run until it is resumed,
             ``fail`` ends it.
         pause_timeout_seconds: End a parked run after this time; None parks for ever.
-        max_parallel_tools: Tool bodies of one step that run at the same time.
+        max_parallel_tools: Tool bodies of one step that run at the same time, 500 at most.
         model_timeout_seconds: For one attempt of a model call.
     """
 
@@ -195,6 +196,8 @@ def _check_options(options: AgentOptions) -> None:
         value = getattr(options, field_name)
         if value is not None and not value > 0:
             raise ValueError(f"agent {name!r}: {field_name} must be more than 0, not {value!r}")
+    if options.max_parallel_tools > MAX_PARALLEL:
+        raise ValueError(f"agent {name!r}: max_parallel_tools must be at most {MAX_PARALLEL}")
     wanted: object = options.response_format
     if wanted is not None and not isinstance(wanted, Mapping | type) and not hasattr(wanted, "__origin__"):
         raise TypeError(f"agent {name!r}: response_format must be a type or a JSON schema, not {wanted!r:.80}")

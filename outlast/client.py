@@ -66,6 +66,7 @@ class Run:
 
     def __init__(self, client: Client, run_id: str) -> None:
         self._client = client
+        self._refusal = ""
         self.id = run_id
 
     def __repr__(self) -> str:
@@ -243,6 +244,7 @@ class Run:
         over the handover, so that sending it again does nothing twice.
         """
         update_id = uuid.uuid4().hex
+        self._refusal = ""
         payload = _payload(value)
         self._client.check_size(payload, MAX_MESSAGE_BYTES, f"`{name}` to run {self.id!r}")
         try:
@@ -252,9 +254,9 @@ class Run:
         except temporalio.client.WorkflowUpdateFailedError as error:
             raise DecisionRefused(getattr(error.cause, "message", str(error.cause))) from None
         except (TimeoutError, temporalio.client.WorkflowUpdateRPCTimeoutOrCancelledError):
+            reason = f"the server says: {self._refusal}" if self._refusal else "is a worker running for its task queue?"
             raise NoAnswer(
-                f"run {self.id!r} did not answer `{name}` within {_ANSWER.total_seconds():g} s; "
-                "is a worker running for its task queue?"
+                f"run {self.id!r} did not answer `{name}` within {_ANSWER.total_seconds():g} s; {reason}"
             ) from None
 
     async def _sent(self, name: str, value: RawValue, update_id: str) -> bool:
@@ -263,6 +265,7 @@ class Run:
             await self._handle.execute_update(name, value, id=update_id, result_type=RawValue)
         except RPCError as error:
             if error.status in BETWEEN_EXECUTIONS:
+                self._refusal = error.message
                 return False
             raise in_words(error, self.id) from None
         except temporalio.client.WorkflowUpdateFailedError as error:

@@ -29,6 +29,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from outlast.errors import OutlastError
+from outlast.limits import MAX_INLINE_BYTES
 from outlast.messages import Json
 
 LogLevel = Literal["debug", "info", "warn", "error", "never"]
@@ -45,6 +46,9 @@ DYNAMIC_CONFIG: Final[Mapping[str, Json]] = {
     "history.timerProcessorMaxTimeShift": "5ms",
     # By default an execution that continues as new within a second of its start waits for that second to end.
     "history.workflowIdReuseMinimalInterval": "1ms",
+    # One update of 3 MB makes any run stick, ten of 1.5 MB at once terminate it, since a worker sends them back as they
+    # are. With this the server does not let them in.
+    "history.maxInFlightUpdatePayloads": MAX_INLINE_BYTES,
     # The HTTP API takes POSTs from any web page the user visits; nobody here needs it.
     "frontend.httpAllowedHosts": ["disabled.invalid"],
 }

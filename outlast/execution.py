@@ -31,6 +31,9 @@ from outlast.usage import Usage, spent_by
 MODEL_STEP = "model"
 """The scope of a step's own model call."""
 
+MAX_CALLS = 500
+"""Calls of one step that are run: their events go into one history, and the server keeps 2,000 pending at most."""
+
 BODY, AROUND = "(body)\n", "(around)\n"
 """``CallState.raised_by`` of an interrupt that came from the execution; no middleware can be called so."""
 
@@ -305,6 +308,8 @@ class Execution:
             args, fault = _arguments(block)
             call = ToolCall(id=block.id, name=block.name, args=args)
             item = CallState(call=call, original=call)
+            if len(batch) >= MAX_CALLS:
+                fault = f"one answer may ask for {MAX_CALLS} calls; ask for the rest in the next"
             if cut_off and block is message.tool_calls[-1]:
                 fault = "the answer was cut off by the length limit inside this call; it did not run. Make it shorter"
             if fault is not None:

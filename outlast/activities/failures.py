@@ -188,6 +188,9 @@ def _back(
         return lost(f"no answer within its limits ({cause.type.name if cause.type else 'time-out'})")
     if not isinstance(cause, ApplicationError):
         return lost(describe(cause) if cause is not None else "the activity failed")
+    if cause.type == "NotFoundError":
+        text = f"a worker of its task queue does not have it: {clean_text(cause.message, 300)}"
+        return HookFailure(f"activity {error.activity_type!r}", f"{text}; is another version of the code running?")
     if cause.type == "WorkerShutdown":
         return lost("its worker was shut down while it ran")
     details = _details(cause)

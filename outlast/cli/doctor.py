@@ -25,6 +25,7 @@ _LOOKED_AT = 200
 _AT_ONCE = 20
 _STUCK_ATTEMPTS = 3
 _UNSERVED_SECONDS = 15.0
+_TOO_LARGE = ("PayloadsTooLarge", "TMPRL1103")
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,8 @@ async def _look(
         described = await client.temporal.get_workflow_handle(execution.id).describe()
     except RunNotFound:
         return []
-    found = [*_paused(info), *_waiting(info, waiting_seconds), *_stuck(described), *_retrying(described)]
+    found = [*_paused(info), *_waiting(info, waiting_seconds), *_retrying(described)]
+    found += [*await _stuck(client, described), *await _untaken(client, described)]
     return found or _pinned(described, workers)
 
 
@@ -148,16 +150,35 @@ def _waiting(info: RunInfo, seconds: float) -> list[Complaint]:
     ]
 
 
-def _stuck(described: WorkflowExecutionDescription) -> list[Complaint]:
+async def _stuck(client: Client, described: WorkflowExecutionDescription) -> list[Complaint]:
     """A workflow task that fails again and again, or that nobody takes."""
     task = described.raw_description.pending_workflow_task
     problems = described.search_attributes.get("TemporalReportedProblems")
     if task.attempt < _STUCK_ATTEMPTS and not problems:
         return []
-    causes = "; ".join(map(str, problems or ()))
+    causes = "; ".join(map(str, problems or ())) or await _last_failure(client, described)
     problem = f"its workflow task has failed {task.attempt} times" + (f" ({causes})" if causes else "")
     step = f"outlast replay {described.id} --agents agents.py tells why; it goes on by itself once a fix is deployed"
+    if any(sign in causes for sign in _TOO_LARGE):
+        problem = "an update that somebody sent it is larger than a worker can answer; it holds up the run"
+        reset = f"temporal workflow reset --type LastWorkflowTask --workflow-id {described.id} --reason 'too large'"
+        step = f"{reset}; the server's history.maxInFlightUpdatePayloads=1900000 keeps such updates out"
     return [Complaint("stuck", described.id, problem, step)]
+
+
+async def _last_failure(client: Client, described: WorkflowExecutionDescription) -> str:
+    """What the history says of the last workflow task that failed."""
+    from temporalio.api.common.v1 import WorkflowExecution
+    from temporalio.api.workflowservice.v1 import GetWorkflowExecutionHistoryReverseRequest
+
+    request = GetWorkflowExecutionHistoryReverseRequest(
+        namespace=client.temporal.namespace,
+        execution=WorkflowExecution(workflow_id=described.id, run_id=described.run_id or ""),
+        maximum_page_size=20,
+    )
+    answer = await client.temporal.workflow_service.get_workflow_execution_history_reverse(request)
+    failures = (event.workflow_task_failed_event_attributes.failure.message for event in answer.history.events)
+    return next((message[:300] for message in failures if message), "")
 
 
 def _retrying(described: WorkflowExecutionDescription) -> list[Complaint]:
@@ -169,6 +190,32 @@ def _retrying(described: WorkflowExecutionDescription) -> list[Complaint]:
             problem = f"{pending.activity_type.name} is at attempt {pending.attempt}: {why[:300]}"
             found.append(Complaint("retrying", described.id, problem, f"outlast show {described.id}"))
     return found
+
+
+async def _untaken(client: Client, described: WorkflowExecutionDescription) -> list[Complaint]:
+    """Activities on a queue of their own (``@tool(task_queue=...)``) that no worker serves."""
+    from temporalio.api.enums.v1 import PendingActivityState, TaskQueueType
+
+    from outlast.cli.pollers import pollers
+
+    scheduled = PendingActivityState.PENDING_ACTIVITY_STATE_SCHEDULED
+    raw = described.raw_description
+    waiting = {
+        item.activity_options.task_queue.name: item.activity_type.name
+        for item in raw.pending_activities
+        if item.state == scheduled and _seconds_since(item.scheduled_time.ToDatetime()) >= _UNSERVED_SECONDS
+    }
+    waiting.pop(described.task_queue, None)
+    return [
+        Complaint(
+            "no worker",
+            described.id,
+            f"no worker serves the task queue {queue!r}, where its {name} waits",
+            f"start a worker that has {name} on that queue: outlast worker agents.py --task-queue {queue}",
+        )
+        for queue, name in sorted(waiting.items())
+        if queue and not await pollers(client.temporal, queue, TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY)
+    ]
 
 
 def _pinned(described: WorkflowExecutionDescription, workers: Sequence[Poller]) -> list[Complaint]:

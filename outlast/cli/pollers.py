@@ -27,9 +27,10 @@ class Poller:
     version: str = ""
 
 
-async def pollers(client: Client, task_queue: str) -> list[Poller]:
-    """The workers that have asked this task queue for workflow tasks lately."""
-    kind = TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW
+async def pollers(
+    client: Client, task_queue: str, kind: TaskQueueType.ValueType = TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW
+) -> list[Poller]:
+    """The workers that have asked this task queue for tasks lately."""
     request = DescribeTaskQueueRequest(
         namespace=client.namespace, task_queue=TaskQueue(name=task_queue), task_queue_type=kind
     )

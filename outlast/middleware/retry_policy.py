@@ -15,6 +15,9 @@ from outlast.middleware.options import check_finite, check_whole
 from outlast.tools import awaited
 
 T = TypeVar("T")
+MAX_RETRIES = 1000
+"""All of a call's retries go into one history; a run that gave up parks, and can be resumed."""
+
 RetryOn: TypeAlias = type[BaseException] | Sequence[type[BaseException]] | Callable[[Exception], bool] | None
 """A class, several, a function of the error, or None for any error."""
 
@@ -37,6 +40,8 @@ class RetryPolicy:
 
     def __post_init__(self) -> None:
         check_whole(f"{self.owner}: max_retries", self.max_retries, 0)
+        if self.max_retries > MAX_RETRIES:
+            raise ValueError(f"{self.owner}: max_retries must be at most {MAX_RETRIES:,}, not {self.max_retries!r:.80}")
         for option in ("initial_delay_ms", "backoff_factor", "max_delay_ms"):
             check_finite(f"{self.owner}: {option}", getattr(self, option))
         if not isinstance(self.jitter, bool):

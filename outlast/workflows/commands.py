@@ -26,7 +26,7 @@ BETWEEN_RUNS = ("child_report", "report")
 
 QUERIES = ("status", "pending", "events", "messages", "result")
 _PAGE_BYTES = 1_000_000
-_MAX_INBOX = 100
+_MAX_INBOX, _MAX_INBOX_BYTES = 100, 8_000_000
 
 
 class Refused(Exception):
@@ -121,9 +121,13 @@ def _check_send(state: RunState, _run: Execution | None, value: object) -> Messa
         [message] = load_messages([content])  # type: ignore[list-item] # pydantic says what it must be
     if message.role != "user" or not any(getattr(block, "text", True) for block in message.blocks):
         raise ValueError("a message to a run is a text, or one user message with content")
-    if len(state.inbox) >= _MAX_INBOX:
-        raise ValueError(f"{_MAX_INBOX} messages wait already; let the run read them first")
+    if len(state.inbox) >= _MAX_INBOX or sum(map(_size, state.inbox)) > _MAX_INBOX_BYTES:
+        raise ValueError(f"{len(state.inbox)} messages wait already; let the run read them first")
     return message
+
+
+def _size(message: Message) -> int:
+    return len(dump_messages([message]))
 
 
 def _check_resume(state: RunState, _run: Execution | None, value: object) -> str:

@@ -43,6 +43,9 @@ HEARTBEAT = timedelta(seconds=10)
 OUTAGE = timedelta(days=7)
 """How long an activity may wait for a worker before the run parks."""
 
+MAX_AT_ONCE = 100
+"""Side effects and model calls under way; the server's limit is 2,000 activities, and a step may have 500 tools."""
+
 MIN_EVENTS = 8
 """What an execution does at least before it hands over: a step, or a few messages."""
 
@@ -66,6 +69,7 @@ class TemporalRuntime:
         self._published = ""
         self._in_flight = 0
         self._room = Room(host.has_storage)
+        self._slots = asyncio.Semaphore(MAX_AT_ONCE)
         self._started = workflow.now()
         self._first_length = workflow.info().get_current_history_length()
         self._first_size = workflow.info().get_current_history_size()
@@ -124,7 +128,8 @@ class TemporalRuntime:
             raise HookFailure("a before_model or wrap_model hook", f"its request has no JSON: {error}") from None
         await self._admit(payloads, "the conversation of a model call")
         timeout = timedelta(seconds=self.agent.options.model_timeout_seconds + 30)
-        answer = await self._answer(self._model_activity(call.command_id, payloads, timeout), model_failure)
+        async with self._slots:
+            answer = await self._answer(self._model_activity(call.command_id, payloads, timeout), model_failure)
         return Completion.model_validate_json(answer)
 
     async def _model_activity(self, command_id: str, payloads: list[RawValue], timeout: timedelta) -> RawValue:
@@ -200,18 +205,19 @@ class TemporalRuntime:
         """The activity ``side_effect``."""
         payload = _json(EffectInput(function=call.function, args=call.args, keywords=call.kwargs))
         await self._admit([payload], f"the arguments of {call.function}")
-        running = workflow.execute_activity(
-            SIDE_EFFECT,
-            payload,
-            activity_id=call.command_id,
-            result_type=RawValue,
-            summary=call.function.rpartition(":")[2][:100],
-            start_to_close_timeout=timedelta(seconds=call.timeout_seconds),
-            schedule_to_close_timeout=OUTAGE,
-            heartbeat_timeout=HEARTBEAT,
-            retry_policy=RetryPolicy(maximum_attempts=call.max_attempts),
-        )
-        result: Json = json.loads(await self._answer(running, lambda error: effect_failure(error, call.function)))
+        async with self._slots:
+            running = workflow.execute_activity(
+                SIDE_EFFECT,
+                payload,
+                activity_id=call.command_id,
+                result_type=RawValue,
+                summary=call.function.rpartition(":")[2][:100],
+                start_to_close_timeout=timedelta(seconds=call.timeout_seconds),
+                schedule_to_close_timeout=OUTAGE,
+                heartbeat_timeout=HEARTBEAT,
+                retry_policy=RetryPolicy(maximum_attempts=call.max_attempts),
+            )
+            result: Json = json.loads(await self._answer(running, lambda error: effect_failure(error, call.function)))
         return result
 
     async def wait_until(self, condition: Callable[[], bool], timeout_seconds: float | None, command_id: str) -> bool:
