@@ -30,7 +30,7 @@ from outlast.errors import (
 from outlast.limits import MAX_INLINE_BYTES, MAX_MESSAGE_BYTES, check_run_id, check_sent
 from outlast.messages import Json, Message, load_messages, user
 from outlast.middleware.edge_filter import Edges
-from outlast.server_answers import BETWEEN_EXECUTIONS, in_words, readable, told
+from outlast.server_answers import BETWEEN_EXECUTIONS, in_words, is_full, readable, told
 from outlast.state import HistoryLimits, RunInput, RunResult, check_json
 from outlast.watch import WatchEvent, watch
 from outlast.workflows.agent_run import WORKFLOW
@@ -264,7 +264,7 @@ class Run:
         try:
             await self._handle.execute_update(name, value, id=update_id, result_type=RawValue)
         except RPCError as error:
-            if error.status in BETWEEN_EXECUTIONS:
+            if error.status in BETWEEN_EXECUTIONS and not is_full(error):
                 self._refusal = error.message
                 return False
             raise in_words(error, self.id) from None

@@ -54,10 +54,20 @@ def readable(value: T, run_id: str) -> T:
     return value
 
 
+def is_full(error: RPCError) -> bool:
+    """Whether an execution has had as many updates as the server allows; the next one takes more."""
+    return "total number of distinct updates" in error.message
+
+
 def in_words(error: RPCError, run_id: str) -> OutlastError:
     """The server's error as one that says what to do."""
     if error.status == RPCStatusCode.NOT_FOUND:
         return RunNotFound(f"no open run {run_id!r}: {error.message}. `outlast runs` lists them")
+    if is_full(error):
+        return OutlastError(
+            f"run {run_id!r} can be told nothing more for now: {error.message}. It takes messages again once the call "
+            "that is under way has ended, and it goes on in a fresh execution"
+        )
     if error.status in _NO_ANSWER:
         return NoAnswer(f"the server did not answer for run {run_id!r}: {error.message}. Is it running?")
     if error.status in (RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.RESOURCE_EXHAUSTED):
