@@ -189,9 +189,7 @@ def _no_key(id: str) -> Payload:
     level = logging.DEBUG if id in _named else logging.WARNING  # a list of a thousand runs says it once
     if len(_named) < _MAX_NAMED:
         _named.add(id)
-    found = tombstone(text, level=level, **{MISSING_KEY: id})
-    found.metadata[MISSING_KEY] = id.encode("ascii", "replace")
-    return found
+    return tombstone(text, {MISSING_KEY: id}, level=level)
 
 
 def _head(owner: Owner) -> bytes:

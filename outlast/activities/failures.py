@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import to_json
 from temporalio.exceptions import ActivityError, ApplicationError, TimeoutError, is_cancelled_exception
 
@@ -50,6 +50,11 @@ class FailureDetails(BaseModel):
     code: str = ""
     interrupt: dict[str, Any] | None = None
     usage: Usage | None = None
+    ours: bool = Field(default=True, exclude=True)
+
+
+_UNREAD = "Failed decoding arguments"
+"""Temporal's words for a call whose body was never started."""
 
 
 def raise_model_failure(error: BaseException, edges: Edges = NO_EDGES) -> NoReturn:
@@ -158,14 +163,16 @@ def tool_failure(error: ActivityError, tool: str, idempotent: bool) -> BaseExcep
         if idempotent:
             return ToolError(f"{tool} did not finish: {text}", tool=tool, retryable=False)
         return ToolError(
-            f"{tool} may or may not have happened: its worker was lost, or its time-out came, while it was running, "
-            "and it is declared not to be repeatable. Do not call it again unless somebody has checked.",
+            f"{tool} may or may not have happened: it was started, no answer came from its worker ({text}), and it is "
+            "declared not to be repeatable. Do not call it again unless somebody has checked.",
             tool=tool,
             outcome_unknown=True,
             retryable=False,
         )
 
     def back(text: str, details: FailureDetails) -> BaseException:
+        if not idempotent and not details.ours and text != _UNREAD:  # its result could not be stored, for one
+            return lost(f"its answer could not be carried: {clean_text(text, 300)}")
         return ToolError(text, tool=tool, error_classes=details.classes, retryable=details.retryable)
 
     return _back(error, back, lost)
@@ -211,7 +218,7 @@ def _details(cause: ApplicationError) -> FailureDetails:
     first: Any = next(iter(cause.details), None)
     if isinstance(first, Mapping) and "kind" in first:
         return FailureDetails.model_validate(first)
-    return FailureDetails(kind="Exception", classes=(f"temporalio.{cause.type or 'ApplicationError'}",))
+    return FailureDetails(kind="Exception", classes=(f"temporalio.{cause.type or 'ApplicationError'}",), ours=False)
 
 
 def _model_error(text: str, details: FailureDetails) -> BaseException:

@@ -16,6 +16,7 @@ MODULES: Mapping[str, Sequence[str]] = {
     "decisions": ("pending", "approve", "edit", "reject"),
     "doctor": ("doctor",),
     "encryption": ("key", "codec-server"),
+    "chaos": ("chaos",),
 }
 """Each module of this package and its commands, in the order of the help; a module adds them with ``add(app)``."""
 

@@ -4,9 +4,10 @@
     ROOT/objects/ab/abcd.../SHA-256   one serialised payload; ``abcd...`` is its owner's fingerprint
     ROOT/tmp/                         files being written
 
-What history holds is a *claim*: namespace, owner's fingerprint, the object's SHA-256, and a MAC over the three with
-ROOT/key. Nobody without the key can make a claim, and a copied one is read for its owner only. All parts that become
-part of a path are hex digits that the MAC covers.
+What history holds is a *claim*: namespace, owner's fingerprint, the object's SHA-256, a MAC over the three with
+ROOT/key, and a name that tells this store from others (eight digits of the key's hash). Nobody without the key can make
+a claim, and a copied one is read for its owner only. All parts that become part of a path are hex digits that the MAC
+covers.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ from outlast.errors import OutlastError
 from outlast.storage.owner import NOBODY, Owner
 from outlast.storage.recent import RecentObjects
 from outlast.storage.tombstone import tombstone
+from outlast.unreadable import OTHER_STORE
 
+_HEX8: Final = re.compile(r"[0-9a-f]{8}")
 _HEX32: Final = re.compile(r"[0-9a-f]{32}")
 _HEX64: Final = re.compile(r"[0-9a-f]{64}")
 _QUICK: Final = 1_000_000
@@ -80,6 +83,7 @@ class DirectoryStorage(StorageDriver):
                 f"storage directory {self.root} cannot be used: {error.strerror or error}. It needs a place where this "
                 "user may write; OUTLAST_STORAGE says where it is"
             ) from None
+        self._name = hashlib.sha256(b"outlast store " + self._key).hexdigest()[:8]
 
     def name(self) -> str:
         """How references in a history call this driver."""
@@ -125,7 +129,8 @@ class DirectoryStorage(StorageDriver):
 
     def _claim(self, owner: Owner, digest: str) -> StorageDriverClaim:
         mac = self._mac(owner.namespace, owner.fingerprint, digest)
-        return StorageDriverClaim({"ns": owner.namespace, "run": owner.fingerprint, "object": digest, "mac": mac})
+        parts = {"ns": owner.namespace, "run": owner.fingerprint, "object": digest, "mac": mac, "in": self._name}
+        return StorageDriverClaim(parts)
 
     def _store(self, owner: Owner, payload: Payload) -> StorageDriverClaim:
         item = self._object(owner, payload)
@@ -140,7 +145,7 @@ class DirectoryStorage(StorageDriver):
             return tombstone("the reference is malformed")
         mac = parts.get("mac", "").encode("utf-8", "replace")
         if not hmac.compare_digest(self._mac(namespace, run, digest).encode(), mac):
-            return tombstone("the reference is forged, or from another store")
+            return self._unfit(parts.get("in", ""))
         if run != NOBODY.fingerprint and self._owner is not None and not self._owner.may_read(namespace, run):
             return tombstone("the reference belongs to another run")
         data = self._recent.get(path := self._path(run, digest))
@@ -157,6 +162,12 @@ class DirectoryStorage(StorageDriver):
             return Payload.FromString(data)
         except DecodeError:
             return tombstone(f"object {digest[:12]} is not a payload")
+
+    def _unfit(self, store: str) -> Payload:
+        """For a reference that this store has not given: another one's, which another worker may have, or forged."""
+        if _HEX8.fullmatch(store) and store != self._name:
+            return tombstone("the reference is another store's", {OTHER_STORE: f"{store}, not {self._name}"})
+        return tombstone("the reference is forged")
 
     def _path(self, run: str, digest: str) -> str:
         return f"{self._objects}/{run[:2]}/{run}/{digest}"

@@ -7,18 +7,24 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from temporalio.api.common.v1 import Payload
 
-from outlast.unreadable import TOMBSTONE, is_tombstone
+from outlast.unreadable import LOST, TOMBSTONE, is_tombstone
 
 __all__ = ["is_tombstone", "tombstone"]
 
 _log = logging.getLogger("outlast.storage")
 
 
-def tombstone(reason: str, *, level: int = logging.WARNING, **more: str) -> Payload:
-    """A JSON payload ``{"outlast": "missing object", "reason": ...}``, with ``more``; also a line in the log."""
+def tombstone(reason: str, marks: Mapping[str, str] = MappingProxyType({}), *, level: int = logging.WARNING) -> Payload:
+    """A JSON payload ``{"outlast": "missing object", "reason": ...}``, with ``marks``; also a line in the log.
+
+    The marks and the reason are in its metadata too: workflow code sees payloads before they are decoded.
+    """
     _log.log(level, "a payload was replaced by a tombstone: %s", reason)
-    body = json.dumps({"outlast": TOMBSTONE, "reason": reason, **more})
-    return Payload(metadata={"encoding": b"json/plain"}, data=body.encode())
+    body = json.dumps({"outlast": TOMBSTONE, "reason": reason, **marks})
+    metadata = {name: text.encode("utf-8", "replace") for name, text in {LOST: reason[:500], **marks}.items()}
+    return Payload(metadata={"encoding": b"json/plain", **metadata}, data=body.encode())

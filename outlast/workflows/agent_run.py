@@ -23,7 +23,7 @@ from outlast.loop import drive, end
 from outlast.messages import Json, load_messages, repair_sequence, user
 from outlast.middleware.compose import describe
 from outlast.state import RunInput, RunState, new_state
-from outlast.unreadable import missing_key
+from outlast.unreadable import lacking, lost
 from outlast.workflows.commands import Command, Refused, answer, check, named_interrupt, obey
 from outlast.workflows.definitions import current_host
 from outlast.workflows.room import LOCAL_RESULT_BYTES
@@ -48,7 +48,7 @@ class AgentRun:
     def __init__(self, parts: Sequence[RawValue]) -> None:
         self._execution: Execution | None = None
         self._fault = ""
-        self._unreadable = _missing_key(parts)
+        self._unreadable = _unread(parts)
         self._state: RunState | None = None
         layout: list[tuple[int, int]] = []
         try:
@@ -254,12 +254,13 @@ class AgentRun:
             self._execution.record("input.refused", name=clean_text(name, 80), reason=clean_text(reason, 500))
 
 
-def _missing_key(parts: Sequence[RawValue]) -> str | None:
-    return next((reason for part in parts if (reason := missing_key(part.payload.metadata)) is not None), None)
+def _unread(parts: Sequence[RawValue]) -> str | None:
+    reasons = (lacking(part.payload.metadata) or lost(part.payload.metadata) for part in parts)
+    return next((reason for reason in reasons if reason is not None), None)
 
 
 def _is_for_others() -> bool:
-    """Whether a run whose input this worker has no key for is left to other workers.
+    """Whether a run whose input this worker cannot have is left to other workers.
 
     One that has begun always is. A new one fails in the end, with the reason: its input may be a stranger's.
     """

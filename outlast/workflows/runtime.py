@@ -31,7 +31,7 @@ from outlast.model import Completion, ModelRequest
 from outlast.runtime import EffectCall, ModelCall, ToolExecution
 from outlast.state import RunInput, RunState
 from outlast.tools import Tool, ToolResult
-from outlast.unreadable import missing_key, missing_key_of
+from outlast.unreadable import lacking, lacking_of
 from outlast.workflows.archive import archive_old
 from outlast.workflows.definitions import WorkflowHost
 from outlast.workflows.idle import idle
@@ -340,9 +340,9 @@ class TemporalRuntime:
                 raw = await running
         except ActivityError as error:
             details = error.cause.details if isinstance(error.cause, ApplicationError) else ()
-            await self._block_if(next(filter(None, map(missing_key_of, details)), None))
+            await self._block_if(next(filter(None, map(lacking_of, details)), None))
             raise failure(error) from None
-        await self._block_if(missing_key(raw.payload.metadata))
+        await self._block_if(lacking(raw.payload.metadata))
         return raw.payload.data
 
     async def _block_if(self, missing: str | None) -> None:

@@ -14,7 +14,7 @@ from temporalio.converter import ActivitySerializationContext, DataConverter, Wo
 from outlast.encryption import KEY_ID, REPEATABLE_FROM, PayloadEncryption, is_encrypted
 from outlast.keyring import KEYS, Keyring, new_key
 from outlast.storage import is_tombstone
-from outlast.unreadable import missing_key
+from outlast.unreadable import lacking
 
 A, B = (new_key(id) for id in "ab")
 SECRET = "MARKER-secret"
@@ -85,7 +85,7 @@ async def test_without_keys_nothing_is_encrypted_and_what_is_encrypted_is_named(
     assert await sealed(codec(), plain()) == plain()
     found = await opened(codec(), await sealed(codec(A), plain()))
     assert "encrypted with the key 'a'" in reason(found)
-    assert "OUTLAST_ENCRYPTION_KEYS" in (missing_key(found.metadata) or "")
+    assert "OUTLAST_ENCRYPTION_KEYS" in (lacking(found.metadata) or "")
 
 
 async def test_an_unknown_key_is_named() -> None:
@@ -96,7 +96,7 @@ async def test_an_unknown_key_is_named() -> None:
 async def test_another_key_of_the_same_id_reads_nothing_and_is_no_missing_key() -> None:
     found = await opened(codec(f"a{B[1:]}"), await sealed(codec(A), plain()))
     assert "does not fit the key 'a'" in reason(found)
-    assert missing_key(found.metadata) is None
+    assert lacking(found.metadata) is None
 
 
 @pytest.mark.parametrize("size", [10, REPEATABLE_FROM * 2])

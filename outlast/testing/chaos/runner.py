@@ -1,0 +1,191 @@
+"""The whole of it: start the arena, the runs and the faults; approve, send rubbish, resume; check; tell."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import random
+import shutil
+import tempfile
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from outlast.client import Client, Run
+from outlast.devserver import DevServer
+from outlast.errors import AgentRunPaused, OutlastError, RunNotFound
+from outlast.settings import Settings, connect
+from outlast.state import HistoryLimits, RunResult
+from outlast.testing.chaos import ledger
+from outlast.testing.chaos.check import check_run
+from outlast.testing.chaos.faults import Arena, plan_for
+from outlast.testing.chaos.model_server import ModelServer
+from outlast.testing.chaos.proxy import Proxy
+from outlast.testing.chaos.strangers import one_of, send_rubbish
+
+_ANNOYING_SECONDS = 20.0
+AWAY = ("did not answer", "not connect", "cannot be reached")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much chaos.
+
+    Attributes:
+        rubbish: Malformed signals and updates.
+        seconds: After so long a run that has not ended counts as stuck.
+    """
+
+    runs: int = 50
+    rubbish: int = 1000
+    seed: int = 0
+    seconds: float = 300.0
+    workers: int = 2
+
+
+@dataclass
+class Report:
+    """What was injected and what came of it."""
+
+    plan: Plan
+    counts: Counter[str] = field(default_factory=Counter)
+    complaints: list[str] = field(default_factory=list)
+    parked: list[str] = field(default_factory=list)
+    folder: Path | None = None
+    seconds: float = 0.0
+
+    def lines(self) -> list[str]:
+        """For people."""
+        head = f"chaos: {self.plan.runs} runs, seed {self.plan.seed}, {self.seconds:.0f} s"
+        table = [f"  {name:32}{count:7,}" for name, count in sorted(self.counts.items())]
+        if not self.complaints:
+            return [head, *table, "  nothing lost, stuck or done twice"]
+        again = f"  again: outlast chaos --runs {self.plan.runs} --rubbish {self.plan.rubbish} --seed {self.plan.seed}"
+        return [head, *table, *(f"  WRONG {line}" for line in self.complaints), again, f"  kept: {self.folder}"]
+
+
+async def run_chaos(plan: Plan) -> Report:
+    """All of it once. What is wrong stands in the report's ``complaints``; the folder with everything is kept then."""
+    report, began = Report(plan, folder=Path(tempfile.mkdtemp(prefix="outlast-chaos-"))), time.monotonic()
+    assert report.folder is not None
+    async with _arena(plan, report.folder) as (arena, model, client):
+        runs = [await client.start("chaos", "go", id=f"chaos-{number}") for number in range(plan.runs)]
+        results = await _under_faults(plan, report, arena, client, runs)
+        await _late(client, runs, report)
+    report.counts.update(model.faults)
+    report.counts.update(fault.kind for fault in arena.faults)
+    _judge(report, results, arena)
+    if not report.complaints:
+        shutil.rmtree(report.folder)
+        report.folder = None
+    report.seconds = time.monotonic() - began
+    return report
+
+
+@asynccontextmanager
+async def _arena(plan: Plan, folder: Path) -> AsyncIterator[tuple[Arena, ModelServer, Client]]:
+    storage = f"dir://{folder}/storage"
+    async with (
+        DevServer(db_filename=folder / "temporal.db") as server,
+        Proxy(server.address) as proxy,
+        ModelServer(random.Random(plan.seed)) as model,
+    ):
+        temporal = await connect(Settings.load(address=server.address, storage=storage, environ={}))
+        client = Client(temporal, history_limits=HistoryLimits(events=60))
+        arena = Arena(folder, server, proxy, model.url, plan.workers)
+        try:
+            yield arena, model, client
+        finally:
+            arena.stop()
+
+
+async def _under_faults(
+    plan: Plan, report: Report, arena: Arena, client: Client, runs: Sequence[Run]
+) -> dict[str, RunResult]:
+    dice = random.Random(plan.seed)
+    faults = asyncio.create_task(arena.inject(plan_for(plan.runs, dice), dice))
+    beside = [
+        asyncio.create_task(_approve(client, report)),
+        asyncio.create_task(_annoy(client, plan, report, dice)),
+    ]
+    outcomes = [asyncio.create_task(_outcome(run, report)) for run in runs]
+    done, stuck = await asyncio.wait(outcomes, timeout=plan.seconds)
+    for task in (*stuck, *beside[:1], *([faults] if stuck else [])):
+        task.cancel()
+    report.complaints += [
+        f"{run.id}: not ended after {plan.seconds:g} s"
+        for run, task in zip(runs, outcomes, strict=True)
+        if task in stuck
+    ]
+    for task in (beside[1], faults):
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+    return {run.id: task.result() for run, task in zip(runs, outcomes, strict=True) if task in done}
+
+
+async def _approve(client: Client, report: Report) -> None:
+    """A patient approver, who sends every decision twice; what fails because the server is away is tried again."""
+    while True:
+        try:
+            for item in await client.pending():
+                if "/" not in item.run_id:  # a specialist's question is decided at its parent
+                    await client.get(item.run_id).decide(item.tool_call_id, "approve", by="approver")
+                    report.counts["decisions"] += 1
+                    again = {"interrupt": item.tool_call_id, "decision": "approve", "by": "somebody else"}
+                    await client.temporal.get_workflow_handle(item.run_id).signal("decide", again)
+                    report.counts["decisions sent again"] += 1
+        except Exception:  # refused, run over, server away: whatever it is, people try again
+            await asyncio.sleep(0.2)
+        await asyncio.sleep(0.2)
+
+
+async def _annoy(client: Client, plan: Plan, report: Report, dice: random.Random) -> None:
+    runs = [f"chaos-{number}" for number in range(plan.runs)]
+    for _ in range(plan.rubbish):
+        await asyncio.sleep(_ANNOYING_SECONDS / plan.rubbish)
+        what = await send_rubbish(client.temporal, one_of(runs, dice), dice)
+        report.counts[f"rubbish: {what}"] += 1
+
+
+async def _outcome(run: Run, report: Report) -> RunResult:
+    """The run's result; asked again while the server is away, and resumed where it has parked."""
+    while True:
+        try:
+            return await run.result()
+        except AgentRunPaused as paused:
+            report.counts["parked and resumed"] += 1
+            report.parked.append(str(paused))
+            with contextlib.suppress(OutlastError):
+                await run.resume(by="operator")
+        except OutlastError as error:
+            if not any(words in str(error) for words in AWAY):
+                raise
+            await asyncio.sleep(0.5)
+
+
+async def _late(client: Client, runs: Sequence[Run], report: Report) -> None:
+    """Decisions for runs that are over."""
+    for run in runs[:10]:
+        try:
+            await client.get(run.id).decide("publish", "approve", by="too late")
+            report.complaints.append(f"{run.id}: took a decision after its end")
+        except (OutlastError, RunNotFound):
+            report.counts["late decisions refused"] += 1
+
+
+def _judge(report: Report, results: dict[str, RunResult], arena: Arena) -> None:
+    lines = ledger.read(arena.ledger)
+    report.counts["ledger lines"] = len(lines)
+    for run_id, result in results.items():
+        verdict = check_run(run_id, result, lines, arena.faults)
+        report.complaints += verdict.complaints
+        report.counts["calls told as executed"] += verdict.executed
+        report.counts["calls told as unknown"] += verdict.unknown
+        report.counts["runs completed"] += not verdict.complaints
+    if report.folder is not None and report.complaints:
+        faults = [fault.__dict__ for fault in arena.faults]
+        (report.folder / "faults.json").write_text(json.dumps(faults, indent=1))
