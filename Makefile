@@ -16,7 +16,7 @@ PYTEST_FLAGS ?=
 PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3 python; do \
 	$$name -c 'import sys, venv; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$name && break; done)
 
-.PHONY: setup demo test test-unit test-model check format lint types bench clean
+.PHONY: setup demo test test-unit test-model check format lint types bench chaos clean
 .DEFAULT_GOAL := setup
 
 setup: $(STAMP)
@@ -63,6 +63,9 @@ types: $(STAMP)
 BENCH_ARGS ?= peers
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks $(BENCH_ARGS)
+
+chaos: $(STAMP)
+	$(BIN)/outlast chaos --runs 200 --rubbish 10000 --seconds 1500 $(CHAOS_ARGS)
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist

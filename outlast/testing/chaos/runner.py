@@ -25,7 +25,7 @@ from outlast.testing.chaos.check import check_run
 from outlast.testing.chaos.faults import Arena, plan_for
 from outlast.testing.chaos.model_server import ModelServer
 from outlast.testing.chaos.proxy import Proxy
-from outlast.testing.chaos.strangers import one_of, send_rubbish
+from outlast.testing.chaos.strangers import send_rubbish
 
 _ANNOYING_SECONDS = 20.0
 AWAY = ("did not answer", "not connect", "cannot be reached")
@@ -144,10 +144,15 @@ async def _approve(client: Client, report: Report) -> None:
 
 
 async def _annoy(client: Client, plan: Plan, report: Report, dice: random.Random) -> None:
-    runs = [f"chaos-{number}" for number in range(plan.runs)]
+    runs = [f"chaos-{number}" for number in range(plan.runs)]  # those that may be open
     for _ in range(plan.rubbish):
         await asyncio.sleep(_ANNOYING_SECONDS / plan.rubbish)
-        what = await send_rubbish(client.temporal, one_of(runs, dice), dice)
+        if not runs:
+            return
+        run_id = dice.choice(runs)
+        what = await send_rubbish(client.temporal, run_id, dice)
+        if "not_found" in what:
+            runs.remove(run_id)
         report.counts[f"rubbish: {what}"] += 1
 
 

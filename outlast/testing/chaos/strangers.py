@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import uuid
-from collections.abc import Sequence
 from datetime import timedelta
 
 import temporalio.client
@@ -87,8 +86,3 @@ async def send_rubbish(client: temporalio.client.Client, run_id: str, dice: rand
         return f"not taken ({error.status.name.lower()})"
     assert not answer.outcome.HasField("success"), f"{run_id} obeyed {name!r} with {value}"
     return "refused"
-
-
-def one_of(runs: Sequence[str], dice: random.Random) -> str:
-    """Any run."""
-    return runs[dice.randrange(len(runs))]
