@@ -17,6 +17,7 @@ from outlast.unreadable import is_tombstone
 MEMO_KEY = "outlast"
 _PREVIEW = 300
 _LISTED = 10
+_CHANGES = 20
 
 
 class PendingPreview(BaseModel):
@@ -93,9 +94,29 @@ def _preview(item: PendingInterrupt) -> PendingPreview:
     )
 
 
-def publish(state: RunState, published: str) -> str:
-    """Upsert the memo unless it already says so; returns what it says now."""
-    text = summary(state).model_dump_json(exclude_defaults=True)
-    if text != published:
-        workflow.upsert_memo({MEMO_KEY: json.loads(text)})
-    return text
+class PublishedMemo:
+    """The memo as this execution last published it.
+
+    Attributes:
+        lags: It was to change more often than one task may change it, and says what was so before.
+    """
+
+    def __init__(self) -> None:
+        self.lags = False
+        self._text = ""
+        self._task, self._changes = 0, 0
+
+    def publish(self, state: RunState) -> None:
+        """Upsert the memo unless it already says so.
+
+        Five hundred questions in one task would be as many memos in one request, and the end of the run.
+        """
+        text = summary(state).model_dump_json(exclude_defaults=True)
+        task = workflow.info().get_current_history_length()
+        if task != self._task:
+            self._task, self._changes = task, 0
+        self.lags = text != self._text and self._changes >= _CHANGES
+        if text != self._text and not self.lags:
+            workflow.upsert_memo({MEMO_KEY: json.loads(text)})
+            self._text = text
+            self._changes += 1

@@ -16,7 +16,7 @@ from pydantic_core import to_json
 from temporalio import workflow
 from temporalio.common import RawValue, RetryPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import ActivityError, ApplicationError, WorkflowAlreadyStartedError
-from temporalio.workflow import ActivityCancellationType, ContinueAsNewError
+from temporalio.workflow import ActivityCancellationType
 
 from outlast.activities.effects import SIDE_EFFECT, EffectInput
 from outlast.activities.failures import effect_failure, model_failure, tool_failure
@@ -33,9 +33,10 @@ from outlast.state import RunInput, RunState
 from outlast.tools import Tool, ToolResult
 from outlast.unreadable import lacking, lacking_of
 from outlast.workflows.archive import archive_old
+from outlast.workflows.control import CONTROL_ERRORS
 from outlast.workflows.definitions import WorkflowHost
 from outlast.workflows.idle import idle
-from outlast.workflows.memo import MEMO_KEY, publish
+from outlast.workflows.memo import MEMO_KEY, PublishedMemo
 from outlast.workflows.room import LOCAL_RESULT_BYTES, Room
 from outlast.workflows.transcript import TranscriptChunks
 
@@ -66,7 +67,7 @@ class TemporalRuntime:
         self.cancelling = False
         self.unreadable = ""
         self._options: tuple[ModelCallOptions, RawValue] | None = None
-        self._published = ""
+        self._memo = PublishedMemo()
         self._in_flight = 0
         self._room = Room(host.has_storage)
         self._slots = asyncio.Semaphore(MAX_AT_ONCE)
@@ -87,7 +88,7 @@ class TemporalRuntime:
     @property
     def control_errors(self) -> tuple[type[BaseException], ...]:
         """Continue-as-new, eviction and the deadlock detector's interrupt are not the hook's to have raised."""
-        return _CONTROL
+        return CONTROL_ERRORS
 
     @property
     def cancel_requested(self) -> bool:
@@ -226,6 +227,7 @@ class TemporalRuntime:
         def woken() -> bool:
             return condition() or (self.is_worn() and self._in_flight == 0)
 
+        await self._publish_rest()
         try:
             with idle():
                 await workflow.wait_condition(woken, timeout=timeout_seconds, timeout_summary=command_id)
@@ -299,7 +301,12 @@ class TemporalRuntime:
 
     def changed(self) -> None:
         """Publish the status to the memo, where listing finds it without waking the run."""
-        self._published = publish(self.state, self._published)
+        self._memo.publish(self.state)
+
+    async def _publish_rest(self) -> None:
+        if self._memo.lags:
+            await self._another_task()
+            self.changed()
 
     def is_worn(self) -> bool:
         """Whether this execution should hand over to the next."""
@@ -361,6 +368,7 @@ class TemporalRuntime:
 
     async def _admit(self, payloads: list[RawValue], what: str) -> None:
         """Wait for a workflow task with room: what one task asks for travels in one request, which is bounded too."""
+        await self._publish_rest()
         await self._room.admit(self._room.check(payloads, what), self._another_task)
 
     async def _another_task(self) -> None:
@@ -383,15 +391,3 @@ class CarriedState(BaseModel):
 
 def _json(value: BaseModel) -> RawValue:
     return json_value(value.model_dump_json(exclude_none=True).encode())
-
-
-def _sdk_signals() -> tuple[type[BaseException], ...]:
-    """Classes by which the SDK takes control back from workflow code: eviction and the deadlock detector."""
-    from temporalio.worker import _workflow, _workflow_instance
-
-    names = ("_WorkflowBeingEvictedError", "_InterruptDeadlockError", "_DeadlockError")
-    found = (getattr(module, name, None) for module in (_workflow, _workflow_instance) for name in names)
-    return tuple(kind for kind in found if isinstance(kind, type))
-
-
-_CONTROL: tuple[type[BaseException], ...] = (ContinueAsNewError, *_sdk_signals())
