@@ -1,11 +1,11 @@
-"""``python -m benchmarks [peers|overhead|history|imports|long_run] [options]``; without a name, all but ``peers``."""
+"""``python -m benchmarks [NAME] [options]``, as in ``MODULES``; without a name, all but ``peers``."""
 
 from __future__ import annotations
 
 import importlib
 import sys
 
-NAMES = ("imports", "overhead", "history", "long_run")
+NAMES = ("imports", "overhead", "middleware", "history", "long_run")
 MODULES = {"peers": "benchmarks.comparison"} | {name: f"benchmarks.{name}" for name in NAMES}
 
 

@@ -19,6 +19,7 @@ from outlast.approvals import (
 from outlast.children import forward, report_of, run_agent, shortened
 from outlast.errors import AgentError, DecisionRefused, HitlInterrupt, HookFailure, ToolRejection
 from outlast.events import EventKind
+from outlast.growing import keep_growing
 from outlast.messages import Json, Message, ToolCallBlock
 from outlast.middleware.contract import HookContext, hook_of
 from outlast.middleware.edge_filter import Edges
@@ -64,6 +65,7 @@ class Execution:
         Not when the run is made: what is set outside its own task would be seen by the next run on the same thread.
         """
         current_runtime.set(self.runtime)
+        keep_growing()
         current_effects.set(lambda name: self.command_id(f"{current_scope.get()}.{name}"))
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from operator import not_
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
@@ -142,11 +142,8 @@ def completion_fault(completion: Completion) -> str | None:
 
 def request_fault(request: ModelRequest) -> str | None:
     """Why this request cannot be sent, as far as it can be told without walking through the conversation."""
-    parts: tuple[tuple[object, type], ...] = (
-        *((item, Message) for item in request.messages),
-        *((item, ToolSpec) for item in request.tools),
-    )
-    wrong = [item for item, kind in parts if type(item) is not kind]
+    parts: tuple[tuple[Sequence[object], type], ...] = ((request.messages, Message), (request.tools, ToolSpec))
+    wrong = [item for items, kind in parts if {*map(type, items)} - {kind} for item in items if type(item) is not kind]
     return f"{wrong[0]!r:.80} is no message and no tool" if wrong else None
 
 

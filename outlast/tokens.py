@@ -11,16 +11,8 @@ import math
 import re
 from collections.abc import Iterable
 
-from outlast.messages import (
-    MediaBlock,
-    Message,
-    OpaqueBlock,
-    ReasoningBlock,
-    RefusalBlock,
-    TextBlock,
-    ToolCallBlock,
-    ToolResultBlock,
-)
+from outlast.growing import grown
+from outlast.messages import AnyBlock, Message
 from outlast.model import ModelRequest, ToolSpec
 
 CHARS_PER_TOKEN = 4.0
@@ -55,25 +47,25 @@ def estimate_tools(tools: Iterable[ToolSpec]) -> int:
 def estimate_request(request: ModelRequest) -> int:
     """Tokens of a whole request: system message, conversation, tools and response format."""
     schema = json.dumps(request.response_format.json_schema) if request.response_format is not None else ""
-    return estimate_messages(request.messages) + estimate_tools(request.tools) + math.ceil(estimate_text(schema))
+    messages = grown(estimate_request, request.messages, 0, lambda so_far, new: so_far + estimate_messages(new))
+    return messages + estimate_tools(request.tools) + math.ceil(estimate_text(schema))
 
 
 def _message(message: Message) -> float:
     return sum(_block(block) for block in message.blocks)
 
 
-def _block(block: object) -> float:
-    match block:
-        case TextBlock() | RefusalBlock():
+def _block(block: AnyBlock) -> float:
+    match block.kind:
+        case "text" | "refusal":
             return estimate_text(block.text)
-        case ReasoningBlock():
+        case "reasoning":
             return estimate_text(block.text + "".join(block.summary))
-        case ToolCallBlock():
+        case "tool_call":
             return estimate_text(block.name + block.raw_args)
-        case ToolResultBlock():
+        case "tool_result":
             return estimate_text(block.name) + sum(_block(part) for part in block.content)
-        case MediaBlock():
+        case "media":
             return IMAGE_TOKENS if block.media == "image" else FILE_TOKENS
-        case OpaqueBlock():
+        case "opaque":
             return estimate_text(block.raw)
-    return 0.0

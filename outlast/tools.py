@@ -341,7 +341,7 @@ def content_of(value: object) -> ToolContent:
 
 async def awaited(value: Any) -> Any:  # noqa: ANN401 - whatever it is
     """The value, awaited if it can be (AC-13)."""
-    return await value if isinstance(value, Awaitable) else value
+    return value if value is None or not isinstance(value, Awaitable) else await value
 
 
 async def in_thread(fn: Callable[[], Any], executor: Executor | None = None) -> Any:  # noqa: ANN401 - whatever it gives

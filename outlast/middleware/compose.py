@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from outlast.errors import HookFailure, ModelError, ToolRejection, clean_text
+from outlast.messages import Json
 from outlast.middleware.contract import HookContext, ModelNext, ToolNext, hook_of, name_of
 from outlast.model import Completion, ModelRequest, completion_fault, request_fault
 from outlast.runtime import current_scope, scoped
@@ -74,9 +75,20 @@ async def _step(name: str, middleware: object, value: V, ctx: HookContext, kind:
     hook = hook_of(middleware, name)
     if hook is None:
         return value
-    given = value.model_copy(deep=True) if isinstance(value, ToolCall) else value
+    given = _given(value)
     changed = await guarded(name, middleware, hook, given, ctx)
     return value if changed is None or changed is value else _checked(changed, kind, name, middleware)
+
+
+def _given(value: Any) -> Any:  # noqa: ANN401 - the value itself, or a call with arguments of its own
+    """What a hook gets: arguments of a call are its to change, and change nothing."""
+    return value.model_copy(update={"args": _copied(value.args)}) if type(value) is ToolCall else value
+
+
+def _copied(value: Json) -> Json:
+    if type(value) is dict:
+        return {key: _copied(item) for key, item in value.items()}
+    return [_copied(item) for item in value] if type(value) is list else value
 
 
 def _nest(name: str, middlewares: Sequence[object], call: Any, ctx: HookContext, kind: type[V]) -> Any:  # noqa: ANN401
@@ -105,7 +117,7 @@ def _layer(
                 answers.append(await call_next(value))
             return answers[-1]
 
-        given = value.model_copy(deep=True) if isinstance(value, ToolCall) else value
+        given = _given(value)
         found = await guarded(name, middleware, hook, given, inner, ctx)
         return next((answer for answer in answers if answer is found), None) or _checked(found, kind, name, middleware)
 

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from functools import partial
+from typing import Protocol, TypeAlias, runtime_checkable
 
-from outlast.messages import AnyBlock, Json, Message, ReasoningBlock, ToolCallBlock
+from outlast.growing import grown
+from outlast.messages import AnyBlock, Json, Message
 from outlast.middleware.contract import HookContext
 from outlast.middleware.memory import recall, remember
 from outlast.middleware.options import ToolNames, check_whole, tool_names
 from outlast.model import ModelRequest
 from outlast.tokens import estimate_request
+
+_Kept: TypeAlias = tuple[tuple[Message, ...], frozenset[str]]
+"""Messages that stay, and the ids of the calls that went."""
 
 
 @runtime_checkable
@@ -52,17 +57,15 @@ class ClearToolUsesEdit:
         """Strip what was stripped before; strip more where the rest is still too large."""
         before: Json = memory.get("stripped")
         stripped = set(before) if isinstance(before, list) else set()
-        messages = _without(request.messages, stripped)
-        if estimate_request(request.model_copy(update={"messages": messages})) > self.trigger_tokens:
+        shown = _shown(request, stripped)
+        if estimate_request(shown) > self.trigger_tokens:
             candidates = self._strippable(request.messages)
             if candidates - stripped:
                 stripped |= candidates
-                messages = _without(request.messages, stripped)
-        if not stripped:
-            return request, {}
-        # A list in the order of the conversation: the same in every replay.
-        order = [call.id for message in request.messages for call in message.tool_calls if call.id in stripped]
-        return request.replace(messages=messages), {"stripped": order}
+                # A list in the order of the conversation: the same in every replay.
+                calls = [call.id for message in request.messages for call in message.tool_calls]
+                return _shown(request, stripped), {"stripped": [call_id for call_id in calls if call_id in stripped]}
+        return shown, {"stripped": before} if stripped else {}
 
     def _strippable(self, messages: Sequence[Message]) -> set[str]:
         """Ids of pairs that may go: complete, not pinned, not excluded, not among the newest."""
@@ -77,15 +80,26 @@ class ClearToolUsesEdit:
         }
 
 
-def _without(messages: Sequence[Message], stripped: set[str]) -> tuple[Message, ...]:
-    """The messages without these pairs. A message whose signed reasoning belongs to its calls loses all or none."""
-    gone = {
+def _shown(request: ModelRequest, stripped: set[str]) -> ModelRequest:
+    if not stripped:
+        return request
+    pairs = frozenset(stripped)
+    kept, _ = grown((_shown, pairs), request.messages, _NOTHING, partial(_without, pairs))
+    return request.model_copy(update={"messages": kept})
+
+
+_NOTHING: _Kept = ((), frozenset())
+
+
+def _without(stripped: frozenset[str], before: _Kept, messages: Sequence[Message]) -> _Kept:
+    """What is kept without these pairs. A message whose signed reasoning belongs to its calls loses all or none."""
+    gone = before[1] | {
         call.id
         for message in messages
         for call in message.tool_calls
         if call.id in stripped and (not message.is_signed or all(c.id in stripped for c in message.tool_calls))
     }
-    kept: list[Message] = []
+    kept = [*before[0]]
     for message in messages:
         if message.role == "tool":
             if not any(result.call_id in gone for result in message.tool_results):
@@ -96,15 +110,15 @@ def _without(messages: Sequence[Message], stripped: set[str]) -> tuple[Message, 
                 kept.append(message.replace(blocks=blocks))
         else:
             kept.append(message)
-    return tuple(kept)
+    return tuple(kept), gone
 
 
-def _rest(message: Message, gone: set[str]) -> tuple[AnyBlock, ...]:
+def _rest(message: Message, gone: frozenset[str]) -> tuple[AnyBlock, ...]:
     """What stays of an assistant message. Reasoning goes with the last of its calls."""
-    blocks = tuple(block for block in message.blocks if not (isinstance(block, ToolCallBlock) and block.id in gone))
-    if any(isinstance(block, ToolCallBlock) for block in blocks):
+    blocks = tuple(block for block in message.blocks if not (block.kind == "tool_call" and block.id in gone))
+    if any(block.kind == "tool_call" for block in blocks):
         return blocks
-    return tuple(block for block in blocks if not isinstance(block, ReasoningBlock))
+    return tuple(block for block in blocks if block.kind != "reasoning")
 
 
 @dataclass(frozen=True)

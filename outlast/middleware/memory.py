@@ -5,7 +5,7 @@ The id keeps one run's counts out of the next, where somebody hands the whole ``
 
 from __future__ import annotations
 
-import json
+from pydantic_core import from_json, to_json
 
 from outlast.messages import Json
 from outlast.middleware.contract import HookContext
@@ -16,7 +16,7 @@ def recall(ctx: HookContext, name: str) -> dict[str, Json]:
     kept: Json = ctx.invocation_state.get(name)
     run = ctx.run_id if ctx.middleware else ""  # outside a run there is no id
     if isinstance(kept, dict) and kept.get("run") == run:
-        copied: dict[str, Json] = json.loads(json.dumps(kept))
+        copied: dict[str, Json] = from_json(to_json(kept))
         return copied
     return {"run": run}
 

@@ -11,21 +11,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 from outlast.errors import ToolRejection, stamp_retryable
-from outlast.messages import (
-    AnyBlock,
-    Json,
-    MediaBlock,
-    Message,
-    OpaqueBlock,
-    ReasoningBlock,
-    RefusalBlock,
-    TextBlock,
-    ToolCallBlock,
-    ToolResultBlock,
-)
+from outlast.growing import grown
+from outlast.messages import AnyBlock, Json, Message, OpaqueBlock, ReasoningBlock, TextBlock
 from outlast.middleware.pii_rules import Rules
 from outlast.model import Completion
 from outlast.tools import ToolCall, ToolResult
@@ -34,7 +25,7 @@ Blocked = Counter[str]
 """How many values the ``block`` strategy found, by type."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PiiFilter:
     """Which rules apply where.
 
@@ -58,7 +49,10 @@ class PiiFilter:
         Raises:
             ToolRejection: A value of a user or of the model is blocked; the text has types and counts only.
         """
-        return tuple(self._message(message) for message in messages)
+        return grown(self, messages, (), self._more)
+
+    def _more(self, before: tuple[Message, ...], messages: Sequence[Message]) -> tuple[Message, ...]:
+        return (*before, *map(self._message, messages))
 
     def _message(self, message: Message) -> Message:
         if message.role == "system":
@@ -105,10 +99,10 @@ class PiiFilter:
             raise refusal(f"the arguments of {call.name}", +blocked)
 
     def _blocks(self, blocks: Sequence[AnyBlock], rules: Rules, blocked: Blocked) -> Iterator[AnyBlock]:
-        for is_text, group in groupby(blocks, lambda block: isinstance(block, TextBlock)):
+        for kind, group in groupby(blocks, attrgetter("kind")):
             run = list(group)
-            if is_text:  # they are read as one text
-                texts = rules.redact([block.text for block in run if isinstance(block, TextBlock)], blocked)
+            if kind == "text":  # they are read as one text
+                texts = rules.redact([block.text for block in run if block.kind == "text"], blocked)
                 for block, text in zip(run, texts, strict=True):
                     yield _updated(block, {"text": text, **_lists(block, rules, blocked)}, rules, blocked)
                 continue
@@ -118,30 +112,30 @@ class PiiFilter:
                     yield kept
 
     def _block(self, block: AnyBlock, rules: Rules, blocked: Blocked) -> AnyBlock | None:
-        match block:
-            case ToolCallBlock():
+        match block.kind:
+            case "tool_call":
                 return _updated(
                     block, {"raw_args": redact_json_text(block.raw_args, self.args, Blocked())}, rules, blocked
                 )
-            case ToolResultBlock():
+            case "tool_result":
                 content = tuple(self._blocks(block.content, rules, blocked))
                 args = block.executed_args and redact_json_text(block.executed_args, self.args, Blocked())
                 return _updated(block, {"content": content, "executed_args": args}, rules, blocked)
-            case MediaBlock():
+            case "media":
                 name = block.name and rules.redact([block.name], blocked)[0]
                 return _updated(block, {"name": name}, rules, blocked)
-            case RefusalBlock():
+            case "refusal":
                 return _updated(block, {"text": rules.redact([block.text], blocked)[0]}, rules, blocked)
-            case ReasoningBlock() if not (block.signature or block.encrypted or block.redacted):
+            case "reasoning" if not (block.signature or block.encrypted or block.redacted):
                 text = rules.redact([block.text], blocked)[0]
                 return _updated(block, {"text": text, **_lists(block, rules, blocked)}, rules, blocked)
-            case ReasoningBlock() | OpaqueBlock():
+            case "reasoning" | "opaque":
                 return self._sealed(block, rules, blocked)
         return block
 
     def _sealed(self, block: ReasoningBlock | OpaqueBlock, rules: Rules, blocked: Blocked) -> AnyBlock | None:
         """Never edited (AC-85)."""
-        texts = [block.text, *block.summary] if isinstance(block, ReasoningBlock) else [block.raw]
+        texts = [block.text, *block.summary] if block.kind == "reasoning" else [block.raw]
         found = [redact_json_text(text, rules, blocked) for text in texts] != texts
         dropped = found and [redact_json_text(text, self.sealed, Blocked()) for text in texts] != texts
         return None if dropped else block
@@ -149,9 +143,9 @@ class PiiFilter:
 
 def _lists(block: AnyBlock, rules: Rules, blocked: Blocked) -> dict[str, tuple[str, ...]]:
     """The lists of texts that a block has: citations, which are JSON, and summaries."""
-    if isinstance(block, TextBlock) and block.citations:
+    if block.kind == "text" and block.citations:
         return {"citations": tuple(redact_json_text(item, rules, blocked) for item in block.citations)}
-    if isinstance(block, ReasoningBlock) and block.summary:
+    if block.kind == "reasoning" and block.summary:
         return {"summary": tuple(rules.redact([item], blocked)[0] for item in block.summary)}
     return {}
 
@@ -201,7 +195,7 @@ def _withheld(tool: str, blocked: Blocked) -> str:
 
 
 def _withheld_block(block: AnyBlock, blocked: Blocked) -> AnyBlock:
-    if not isinstance(block, ToolResultBlock):
+    if block.kind != "tool_result":
         return block
     content = (TextBlock(text=_withheld(block.name, blocked)),)
     return block.model_copy(update={"content": content, "is_error": True, "status": "rejected"})

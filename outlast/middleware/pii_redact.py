@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import is_
 from typing import get_args
 
 from outlast.messages import Json, Message
@@ -45,7 +46,7 @@ class PiiRedact:
         if found is None or self._leaves_it_to_activities(ctx):
             return None
         messages = found.messages(request.messages)
-        same = all(new is old for new, old in zip(messages, request.messages, strict=True))
+        same = all(map(is_, messages, request.messages))
         return None if same else request.model_copy(update={"messages": messages})
 
     def after_model(self, completion: Completion, ctx: HookContext) -> Completion | None:

@@ -8,7 +8,7 @@ from itertools import accumulate
 from typing import Any
 
 from outlast.errors import is_control
-from outlast.messages import Json, Message, ReasoningBlock, ToolCallBlock, ToolResultBlock, pinned_groups, user
+from outlast.messages import Json, Message, pinned_groups, user
 from outlast.middleware.contract import HookContext
 from outlast.middleware.memory import recall, remember
 from outlast.middleware.options import check_model, check_text, check_whole
@@ -48,7 +48,8 @@ class Summarization:
         memory = recall(ctx, self.name)
         shown = _shown(request, memory)
         factor = _number(memory, "factor", 1.0)
-        if estimate_request(shown) * factor >= self.trigger_tokens:
+        size = estimate_request(shown)
+        if size * factor >= self.trigger_tokens:
             rest = _rest(request, memory)
             cut = find_cut(rest, self.keep_messages, self.trigger_tokens)
             blocked = _number(memory, "retry_at", 0) > len(request.messages)
@@ -56,7 +57,8 @@ class Summarization:
             if cut > 0 and not blocked and estimate_messages(rest[:cut]) * factor >= worth:
                 memory = await self._compress(request, memory, cut, ctx)
                 shown = _shown(request, memory)
-        memory["estimate"] = estimate_request(shown)
+                size = estimate_request(shown)
+        memory["estimate"] = size
         remember(ctx, self.name, memory)
         return None if shown is request else shown
 
@@ -165,8 +167,10 @@ def _rest(request: ModelRequest, memory: Mapping[str, Json]) -> list[Message]:
 
 def _shown(request: ModelRequest, memory: Mapping[str, Json]) -> ModelRequest:
     """The request as the model sees it: one summary, as a user message, in place of what it covers."""
+    if not memory.get("summary"):
+        return request
     head, covered, rest = _split(request, memory)
-    if not covered or not memory.get("summary"):
+    if not covered:
         return request
     notes = user(f"Notes on the earlier part of this conversation:\n{memory['summary']}")
     pinned = _without_reasoning(pinned_groups(covered))
@@ -182,7 +186,7 @@ def _without_old_reasoning(messages: Sequence[Message]) -> Iterator[Message]:
 
 def _without_reasoning(messages: Iterable[Message]) -> Iterator[Message]:
     for message in messages:
-        blocks = tuple(block for block in message.blocks if not isinstance(block, ReasoningBlock))
+        blocks = tuple(block for block in message.blocks if block.kind != "reasoning")
         if len(blocks) == len(message.blocks):
             yield message
         elif blocks:
@@ -208,12 +212,12 @@ def _plain(message: Message) -> str:
     """A message as text: no reasoning, no signatures, no blocks (D8, D13)."""
     parts: list[str] = []
     for block in message.blocks:
-        if isinstance(block, ToolCallBlock):
+        if block.kind == "tool_call":
             parts.append(f"calls {block.name} with {block.raw_args}")
-        elif isinstance(block, ToolResultBlock):
+        elif block.kind == "tool_result":
             parts.append(f"{block.name} {'failed' if block.is_error else 'answered'}: {block.text}")
-        else:
-            parts.append(str(getattr(block, "text", "")) if not isinstance(block, ReasoningBlock) else "")
+        elif block.kind != "reasoning":
+            parts.append(str(getattr(block, "text", "")))
     return f"{message.role}: " + " ".join(part for part in parts if part)
 
 

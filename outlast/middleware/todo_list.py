@@ -59,12 +59,14 @@ class TodoList:
 
     def before_model(self, request: ModelRequest, ctx: HookContext) -> ModelRequest:
         """Tell the model how to use the list, after its instructions; another run's list goes."""
-        remember(ctx, self.name, recall(ctx, self.name))
+        kept = recall(ctx, self.name)
+        if kept != ctx.invocation_state.get(self.name):
+            remember(ctx, self.name, kept)
         first, *rest = request.messages
         if first.role != "system":
-            return request.replace(messages=(system(self.prompt), first, *rest))
-        head = first.replace(blocks=(*first.blocks, TextBlock(text=f"\n\n{self.prompt}")))
-        return request.replace(messages=(head, *rest))
+            return request.model_copy(update={"messages": (system(self.prompt), first, *rest)})
+        head = first.model_copy(update={"blocks": (*first.blocks, TextBlock(text=f"\n\n{self.prompt}"))})
+        return request.model_copy(update={"messages": (head, *rest)})
 
     def before_tool(self, call: ToolCall, ctx: HookContext) -> None:
         """Two lists in one turn contradict each other: refuse all of them (D54)."""
