@@ -30,9 +30,9 @@ from examples.local_model.server import LocalModelServer
 from examples.local_model.weights import find_model
 from outlast import Client
 from outlast.approvals import PendingInterrupt
-from outlast.client import Run
 from outlast.devserver import DevServer
 from outlast.events import Event
+from outlast.run import Run
 from outlast.watch import TextDelta
 
 FOLDER = Path(".outlast/demo")

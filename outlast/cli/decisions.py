@@ -13,7 +13,8 @@ from outlast.cli.private import Guards, run_of
 
 if TYPE_CHECKING:
     from outlast.approvals import PendingInterrupt
-    from outlast.client import Client, PendingDecision, Run
+    from outlast.client import Client, PendingDecision
+    from outlast.run import Run
 
 Which = Annotated[
     str,

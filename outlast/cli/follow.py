@@ -24,10 +24,10 @@ from outlast.cli.screen import (
     print_json,
     print_plain,
 )
-from outlast.client import Run, RunInfo
 from outlast.errors import AgentRunFailed, AgentRunPaused
 from outlast.events import Event
 from outlast.messages import Json
+from outlast.run import Run, RunInfo
 from outlast.state import RunResult
 from outlast.watch import TextDelta, WatchEvent
 

@@ -11,7 +11,8 @@ from outlast.cli.command import BadInput, Server
 
 if TYPE_CHECKING:
     from outlast.agent import Agent
-    from outlast.client import Client, Run
+    from outlast.client import Client
+    from outlast.run import Run
 
 Guards = Annotated[
     str | None,

@@ -24,9 +24,9 @@ from outlast.cli.screen import (
     print_command,
     status_text,
 )
-from outlast.client import Run, RunInfo
 from outlast.errors import AgentRunFailed, NoAnswer
 from outlast.messages import Json, Message, ReasoningBlock, TextBlock, ToolCallBlock, ToolResultBlock
+from outlast.run import Run, RunInfo
 from outlast.state import RunResult
 from outlast.usage import Usage
 

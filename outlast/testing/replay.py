@@ -21,9 +21,9 @@ from typing import BinaryIO
 from temporalio.client import WorkflowHistory
 
 from outlast.agent import Agent
-from outlast.client import Run
 from outlast.encryption import PayloadEncryption
 from outlast.keyring import Keyring
+from outlast.run import Run
 from outlast.storage.directory import DirectoryStorage
 from outlast.testing.histories import fetch_histories
 from outlast.testing.replay_process import Place, ReplayAnswer, ReplayJob, check_histories

@@ -16,11 +16,12 @@ from pathlib import Path
 
 import pytest
 
-from outlast.client import Client, Run
+from outlast.client import Client
 from outlast.devserver import DevServer
 from outlast.errors import AgentRunFailed, AgentRunPaused
 from outlast.keyring import KEYS, new_key
 from outlast.messages import assistant, user
+from outlast.run import Run
 from outlast.settings import Settings, connect
 from tests.acceptance.secret_agents import NAMES, mark, marker
 

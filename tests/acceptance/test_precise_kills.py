@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from outlast.client import Client, Run
+from outlast.client import Client
 from outlast.devserver import DevServer
 from outlast.messages import ToolResultBlock
+from outlast.run import Run
 from outlast.settings import Settings, connect
 from tests.acceptance import ledger
 from tests.acceptance.precise_agents import POINTS

@@ -17,8 +17,8 @@ from pathlib import Path
 from google.protobuf.message import Message as Proto
 from temporalio.client import WorkflowHistory
 
-from outlast.client import Run
 from outlast.errors import AgentRunPaused
+from outlast.run import Run
 from outlast.testing import LocalEnv, local_env
 
 HERE = Path(__file__).parent

@@ -24,12 +24,12 @@ from outlast import (
     side_effect,
     tool,
 )
-from outlast.client import Run
 from outlast.errors import AuthenticationFailed, NoAnswer, OutlastError, RunExists, RunNotFound, ServerFault
 from outlast.events import Event
 from outlast.messages import sequence_fault, user
 from outlast.middleware import human_in_the_loop
 from outlast.model import Completion, Delta, ModelRequest
+from outlast.run import Run
 from outlast.testing import ScriptedModel, call, calls, local_env, text
 from outlast.testing.scripted import Reply
 from outlast.watch import TextDelta

@@ -19,12 +19,12 @@ from outlast import (
     side_effect,
     tool,
 )
-from outlast.client import Run
 from outlast.errors import DecisionRefused
 from outlast.events import Event
 from outlast.messages import sequence_fault
 from outlast.middleware import human_in_the_loop
 from outlast.middleware.contract import ToolNext
+from outlast.run import Run
 from outlast.state import RunResult
 from outlast.testing import ScriptedModel, call, calls, local_env
 from outlast.testing.scripted import Reply

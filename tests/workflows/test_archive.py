@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from outlast import Agent, AgentOptions, HookContext, create_middleware, tool
-from outlast.client import Run
 from outlast.errors import OutlastError
 from outlast.messages import Message, sequence_fault, user
 from outlast.middleware import summarization_middleware
 from outlast.model import Completion, ModelRequest
+from outlast.run import Run
 from outlast.testing import LocalEnv, ScriptedModel, call, local_env, text
 from outlast.testing.histories import fetch_histories
 

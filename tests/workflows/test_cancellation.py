@@ -12,11 +12,11 @@ import pytest
 from temporalio.api.enums.v1 import EventType
 
 from outlast import Agent, AgentOptions, AgentRunFailed, HookContext, ToolContext, create_middleware, side_effect, tool
-from outlast.client import Run
 from outlast.errors import AuthenticationFailed
 from outlast.messages import sequence_fault
 from outlast.middleware import human_in_the_loop
 from outlast.model import Completion, ModelRequest
+from outlast.run import Run
 from outlast.state import RunResult
 from outlast.testing import LocalEnv, ScriptedModel, call, calls, local_env
 from outlast.testing.scripted import Reply

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from outlast import Agent, AgentOptions, AgentRunFailed, HookContext, create_middleware, tool
-from outlast.client import Run
 from outlast.events import Event
 from outlast.messages import Message, sequence_fault
 from outlast.middleware import human_in_the_loop, tool_call_limit
 from outlast.model import Completion, ModelRequest
+from outlast.run import Run
 from outlast.state import HistoryLimits, RunResult
 from outlast.testing import LocalEnv, ScriptedModel, call, calls, local_env
 from outlast.testing.scripted import Reply

@@ -20,13 +20,13 @@ from temporalio.worker import Worker
 
 from outlast import Agent, AgentOptions, AgentPlugin, AgentRunFailed, Client, tool
 from outlast.activities.archive import archive
-from outlast.client import Run
 from outlast.devserver import _binary as temporal_program
 from outlast.encryption import KEY_ID, is_encrypted
 from outlast.errors import OutlastError
 from outlast.keyring import KEYS, Keyring, new_key
 from outlast.middleware import human_in_the_loop
 from outlast.model import Completion, ModelRequest
+from outlast.run import Run
 from outlast.settings import Settings, connect
 from outlast.storage import tombstone
 from outlast.testing import ScriptedModel, local_env

@@ -12,8 +12,8 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.client import WorkflowExecutionStatus, WorkflowHistory
 
 from outlast import Agent, AgentOptions, AgentRunFailed, AgentRunPaused, HookContext, create_middleware, tool
-from outlast.client import Run
 from outlast.model import ModelRequest
+from outlast.run import Run
 from outlast.testing import LocalEnv, ScriptedModel, call, local_env
 from tests.unit.misdeeds import argument_cases, effect_cases, hook_cases, model_cases, tool_cases
 from tests.workflows.hostile import HOSTILE, POINTS, Hostile, act, answer, hostile_agents, raiser, stall

@@ -22,9 +22,9 @@ from temporalio.client import WorkflowFailureError
 from temporalio.service import RPCError
 
 from outlast import Agent, AgentOptions, AgentRunFailed, AgentRunPaused, tool
-from outlast.client import Run
 from outlast.middleware import human_in_the_loop
 from outlast.model import ModelRequest
+from outlast.run import Run
 from outlast.testing import LocalEnv, ScriptedModel, call, local_env
 from outlast.testing.scripted import Reply
 

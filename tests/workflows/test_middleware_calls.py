@@ -11,11 +11,11 @@ from temporalio.api.enums.v1 import EventType
 
 from outlast import Agent, AgentOptions, AgentRunFailed, AgentRunPaused, HitlInterrupt, ToolContext, tool
 from outlast import models as provider_models
-from outlast.client import Run
 from outlast.errors import RateLimited, ServerFault
 from outlast.middleware import model_retry, pii_redact, tool_retry
 from outlast.model import Completion, DeltaSink, ModelRequest
 from outlast.models import OpenAIChat
+from outlast.run import Run
 from outlast.testing import LocalEnv, ScriptedModel, call, local_env
 from outlast.testing.scripted import text
 from outlast.usage import Usage

@@ -8,7 +8,6 @@ import json
 import pytest
 
 from outlast import Agent, AgentOptions, AgentRunFailed, tool
-from outlast.client import Run
 from outlast.middleware import (
     human_in_the_loop,
     list_todos,
@@ -18,6 +17,7 @@ from outlast.middleware import (
     todo_list,
     tool_call_limit,
 )
+from outlast.run import Run
 from outlast.testing import LocalEnv, ScriptedModel, call, calls, local_env
 from outlast.testing.scripted import Reply
 

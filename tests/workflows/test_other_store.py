@@ -11,8 +11,8 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.worker import Worker
 
 from outlast import Agent, AgentOptions, AgentPlugin, tool
-from outlast.client import Run
 from outlast.middleware import human_in_the_loop
+from outlast.run import Run
 from outlast.settings import Settings, connect
 from outlast.testing import LocalEnv, ScriptedModel, call, calls, local_env, text
 

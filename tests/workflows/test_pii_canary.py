@@ -13,10 +13,10 @@ import pytest
 from temporalio.worker import Worker
 
 from outlast import Agent, AgentOptions, AgentPlugin, AgentRunFailed, AgentRunPaused, Client, ToolRejection
-from outlast.client import Run
 from outlast.devserver import DevServer
 from outlast.messages import assistant, user
 from outlast.middleware import model_retry, pii_redact
+from outlast.run import Run
 from outlast.settings import Settings, connect
 from outlast.testing import ScriptedModel, local_env, replay
 from outlast.testing.histories import fetch_histories

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from outlast import Agent, AgentOptions, AgentRunPaused, tool
-from outlast.client import Run
+from outlast.run import Run
 from outlast.testing import ScriptedModel, call, calls, local_env
 from tests.workflows.naughty_agents import AGENTS, NAUGHTY, POINTS, good
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from outlast import Agent, AgentOptions, AgentRunFailed, tool
-from outlast.client import Run
 from outlast.middleware import SubAgent, create_sub_agent_middleware, human_in_the_loop
 from outlast.model import ModelRequest
+from outlast.run import Run
 from outlast.testing import ScriptedModel, call, calls, local_env, text
 from outlast.testing.scripted import Reply
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from outlast import Agent, AgentOptions, HookContext, create_middleware, tool
-from outlast.client import Run
 from outlast.devserver import DevServer
 from outlast.middleware import human_in_the_loop
 from outlast.model import ModelRequest
+from outlast.run import Run
 from outlast.testing import LocalEnv, ReplayFailed, ScriptedModel, call, local_env, replay
 from outlast.testing.scripted import Reply
 from tests.workflows.agents import editor

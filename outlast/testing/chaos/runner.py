@@ -15,9 +15,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from outlast.client import Client, Run
+from outlast.client import Client
 from outlast.devserver import DevServer
 from outlast.errors import AgentRunPaused, OutlastError, RunNotFound
+from outlast.run import Run
 from outlast.settings import Settings, connect
 from outlast.state import HistoryLimits, RunResult
 from outlast.testing.chaos import ledger
