@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from temporalio.client import WorkflowExecution, WorkflowExecutionDescription
 
     from outlast.cli.pollers import Poller
-    from outlast.client import Client, RunInfo
+    from outlast.client import Client
+    from outlast.run import RunInfo
     from outlast.settings import Settings
 
 _LOOKED_AT = 200
@@ -154,15 +155,20 @@ async def _stuck(client: Client, described: WorkflowExecutionDescription) -> lis
     """A workflow task that fails again and again, or that nobody takes."""
     task = described.raw_description.pending_workflow_task
     problems = described.search_attributes.get("TemporalReportedProblems")
-    if task.attempt < _STUCK_ATTEMPTS and not problems:
+    if task.attempt < 2 and not problems:
         return []
     causes = "; ".join(map(str, problems or ())) or await _last_failure(client, described)
-    problem = f"its workflow task has failed {task.attempt} times" + (f" ({causes})" if causes else "")
-    step = f"outlast replay {described.id} --agents agents.py tells why; it goes on by itself once a fix is deployed"
     if any(sign in causes for sign in _TOO_LARGE):
         problem = "an update that somebody sent it is larger than a worker can answer; it holds up the run"
         reset = f"temporal workflow reset --type LastWorkflowTask --workflow-id {described.id} --reason 'too large'"
         step = f"{reset}; the server's history.maxInFlightUpdatePayloads=1900000 keeps such updates out"
+    elif task.attempt >= _STUCK_ATTEMPTS or problems:
+        problem = f"its workflow task has failed {task.attempt} times" + (f" ({causes})" if causes else "")
+        step = (
+            f"outlast replay {described.id} --agents agents.py tells why; it goes on by itself once a fix is deployed"
+        )
+    else:
+        return []
     return [Complaint("stuck", described.id, problem, step)]
 
 
@@ -203,7 +209,7 @@ async def _untaken(client: Client, described: WorkflowExecutionDescription) -> l
     waiting = {
         item.activity_options.task_queue.name: item.activity_type.name
         for item in raw.pending_activities
-        if item.state == scheduled and _seconds_since(item.scheduled_time.ToDatetime()) >= _UNSERVED_SECONDS
+        if item.state == scheduled
     }
     waiting.pop(described.task_queue, None)
     return [

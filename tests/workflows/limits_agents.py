@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from temporalio.api.enums.v1 import EventType
 
-from outlast import Agent, AgentOptions, HitlInterrupt, ToolContext, tool
-from outlast.client import Run
+from outlast import Agent, AgentOptions, HitlInterrupt, HookContext, ToolContext, create_middleware, tool
 from outlast.middleware import human_in_the_loop
 from outlast.model import Completion, ModelRequest
+from outlast.run import Run
 from outlast.testing import LocalEnv, call, text
 
 LARGE = 3_000_000
@@ -90,3 +91,18 @@ async def assert_unharmed(env: LocalEnv, run: Run) -> None:
     assert (await run.result()).output == "done"
     history = await env.temporal.get_workflow_handle(run.id).fetch_history()
     assert EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED not in [event.event_type for event in history.events]
+
+
+def before(effect: Callable[[], Awaitable[object]]) -> object:
+    """A middleware that calls a side effect before each step."""
+
+    async def hook(request: ModelRequest, ctx: HookContext) -> None:
+        await effect()
+
+    return create_middleware("effect", before_model=hook)
+
+
+async def results(run: Run) -> list[str]:
+    """The texts of all results, once the run has ended."""
+    result = await asyncio.wait_for(run.result(), 30)
+    return [found.text for message in result.messages for found in message.tool_results]

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -33,15 +33,28 @@ import pytest
 from temporalio.worker import Worker
 
 from outlast import Agent, AgentRunPaused, HitlInterrupt, HookContext, create_middleware, side_effect
-from outlast.client import Client, Run
+from outlast.client import Client
 from outlast.middleware import create_sub_agent_middleware
-from outlast.model import ModelRequest
 from outlast.plugin import AgentPlugin
+from outlast.run import Run
 from outlast.settings import Settings, connect
 from outlast.state import RunResult
 from outlast.testing import LocalEnv, call, calls, local_env, text
 from outlast.tools import ToolCall
-from tests.workflows.limits_agents import LARGE, Always, asks, beats, done, large, made, measure, near, waiting
+from tests.workflows.limits_agents import (
+    LARGE,
+    Always,
+    asks,
+    beats,
+    before,
+    done,
+    large,
+    made,
+    measure,
+    near,
+    results,
+    waiting,
+)
 
 pytestmark = pytest.mark.usefixtures("replay_every_run")
 
@@ -67,20 +80,6 @@ async def fetch(size: int) -> str:
 async def send(content: str) -> int:
     """Send it."""
     return len(content)
-
-
-def before(effect: Callable[[], Awaitable[object]]) -> object:
-    """A middleware that calls a side effect before each step."""
-
-    async def hook(request: ModelRequest, ctx: HookContext) -> None:
-        await effect()
-
-    return create_middleware("effect", before_model=hook)
-
-
-async def results(run: Run) -> list[str]:
-    result = await asyncio.wait_for(run.result(), 30)
-    return [found.text for message in result.messages for found in message.tool_results]
 
 
 @asynccontextmanager
