@@ -24,9 +24,11 @@ def chaos(
     seconds: Annotated[float, typer.Option(min=1, help="A run that has not ended by then is stuck.")] = 600.0,
     workers: Annotated[int, typer.Option(min=1, max=16, help="Worker processes.")] = 2,
 ) -> int:
-    """Kill workers and the server under running agents, cut connections, fill the disk; check that nothing is lost.
+    """Kill what agents run on, and check that nothing is lost.
 
-    Everything happens on this machine, in a folder of its own, and ends with the command.
+    Workers and the server are killed, connections cut, the disk filled.
+    Everything happens on this machine, in a folder of its own, and ends with
+    the command.
     """
     from outlast.testing.chaos.runner import Plan, run_chaos
 
