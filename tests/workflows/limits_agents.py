@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from temporalio.api.enums.v1 import EventType
+from temporalio.worker import Worker
 
 from outlast import Agent, AgentOptions, HitlInterrupt, HookContext, ToolContext, create_middleware, tool
+from outlast.client import Client
 from outlast.middleware import human_in_the_loop
 from outlast.model import Completion, ModelRequest
+from outlast.plugin import AgentPlugin
 from outlast.run import Run
+from outlast.settings import Settings, connect
 from outlast.testing import LocalEnv, call, text
 
 LARGE = 3_000_000
@@ -106,3 +112,13 @@ async def results(run: Run) -> list[str]:
     """The texts of all results, once the run has ended."""
     result = await asyncio.wait_for(run.result(), 30)
     return [found.text for message in result.messages for found in message.tool_results]
+
+
+@asynccontextmanager
+async def given_storage(env: LocalEnv, path: Path) -> AsyncIterator[Client]:
+    """The environment's agents on a worker that has storage, instead of the one that had none."""
+    await env.stop_worker()
+    temporal = await connect(Settings.load(address=env.address, storage=f"dir://{path}", environ={}))
+    env.storage = f"dir://{path}"
+    async with Worker(temporal, task_queue=env.task_queue, plugins=[AgentPlugin(env.agents)]):
+        yield Client(temporal, task_queue=env.task_queue)

@@ -29,12 +29,13 @@ from temporalio.service import RPCError
 from temporalio.worker import Worker
 
 from outlast import Agent, AgentOptions, HookContext, create_middleware, side_effect, tool
-from outlast.client import Client, Run
+from outlast.client import Client
 from outlast.devserver import DevServer
 from outlast.errors import OutlastError
 from outlast.middleware import create_sub_agent_middleware, human_in_the_loop, model_retry
 from outlast.model import ModelRequest
 from outlast.plugin import AgentPlugin
+from outlast.run import Run
 from outlast.settings import Settings, connect
 from outlast.state import HistoryLimits
 from outlast.testing import call, calls, local_env, replay, text

@@ -14,10 +14,11 @@ from temporalio.api.workflowservice.v1 import SignalWorkflowExecutionRequest, Up
 from temporalio.common import RawValue
 from temporalio.service import RPCError, RPCStatusCode
 
-from outlast.errors import OutlastError
+from outlast import AgentRunPaused, tool
+from outlast.errors import DecisionRefused, OutlastError
 from outlast.messages import user
-from outlast.testing import local_env
-from tests.workflows.limits_agents import LARGE, assert_unharmed, gated, made, waiting
+from outlast.testing import call, local_env
+from tests.workflows.limits_agents import LARGE, assert_unharmed, gated, given_storage, made, waiting
 
 pytestmark = pytest.mark.usefixtures("replay_every_run")
 
@@ -114,3 +115,31 @@ async def test_a_strangers_signal_or_query_that_is_too_large_is_refused_by_the_s
             with pytest.raises(Exception, match=r"exceeds limit|larger than max"):
                 await handle.query("status", RawValue(payload(size)))
         await assert_unharmed(env, run)
+
+
+async def test_messages_that_nobody_reads_are_taken_up_to_8_mb_and_none_of_them_is_lost(tmp_path: Path) -> None:
+    """The run has no storage for so much: it parks with them once its call has ended, until it has some."""
+    release = asyncio.Event()
+
+    @tool
+    async def hold() -> str:
+        """Hold."""
+        await release.wait()
+        return "held"
+
+    async with local_env([made(call("hold"), tools=[hold])]) as env:
+        run = await env.client.start("a", "go")
+        while not (await run.messages())[1:]:
+            await asyncio.sleep(0.02)
+        for number in range(21):
+            await run.send(f"{number} " + "x" * 390_000)
+        with pytest.raises(DecisionRefused, match="21 messages wait already; let the run read them first"):
+            await run.send("one more " + "x" * 390_000)
+        release.set()
+        with pytest.raises(AgentRunPaused, match="configure storage"):
+            await asyncio.wait_for(run.result(), 20)
+        async with given_storage(env, tmp_path) as client:
+            run = client.get(run.id)
+            await run.resume()
+            told = [message.text.split()[0] for message in (await run.result()).messages[3:-1]]
+            assert told == [str(number) for number in range(21)]

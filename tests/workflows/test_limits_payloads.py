@@ -25,19 +25,13 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from temporalio.worker import Worker
 
 from outlast import Agent, AgentRunPaused, HitlInterrupt, HookContext, create_middleware, side_effect
-from outlast.client import Client
 from outlast.middleware import create_sub_agent_middleware
-from outlast.plugin import AgentPlugin
 from outlast.run import Run
-from outlast.settings import Settings, connect
 from outlast.state import RunResult
 from outlast.testing import LocalEnv, call, calls, local_env, text
 from outlast.tools import ToolCall
@@ -48,6 +42,7 @@ from tests.workflows.limits_agents import (
     beats,
     before,
     done,
+    given_storage,
     large,
     made,
     measure,
@@ -80,16 +75,6 @@ async def fetch(size: int) -> str:
 async def send(content: str) -> int:
     """Send it."""
     return len(content)
-
-
-@asynccontextmanager
-async def given_storage(env: LocalEnv, path: Path) -> AsyncIterator[Client]:
-    """The environment's agents on a worker that has storage, instead of the one that had none."""
-    await env.stop_worker()
-    temporal = await connect(Settings.load(address=env.address, storage=f"dir://{path}", environ={}))
-    env.storage = f"dir://{path}"
-    async with Worker(temporal, task_queue=env.task_queue, plugins=[AgentPlugin(env.agents)]):
-        yield Client(temporal, task_queue=env.task_queue)
 
 
 async def parks_then_goes_on_with_storage(agent: Agent, path: Path, match: str, input: str = "go") -> RunResult:
