@@ -115,14 +115,15 @@ class ToolOptions:
     Attributes:
         timeout_seconds: For one attempt.
         idempotent: False means at most once per call: after a lost worker the outcome is reported as unknown.
-        max_attempts: Attempts after a lost worker or a time-out (never after an exception of the body).
+        max_attempts: Attempts after a lost worker, a time-out or a storage that is away (never after an exception of
+            the body); ten last some four minutes.
         task_queue: Run on the workers of another queue.
         local: A local activity: for quick, pure tools; nothing is scheduled on the server.
     """
 
     timeout_seconds: float = 300.0
     idempotent: bool = True
-    max_attempts: int = 5
+    max_attempts: int = 10
     task_queue: str | None = None
     local: bool = False
 
@@ -203,7 +204,7 @@ def tool(
     description: str | None = None,
     timeout_seconds: float = 300.0,
     idempotent: bool = True,
-    max_attempts: int = 5,
+    max_attempts: int = 10,
     task_queue: str | None = None,
     local: bool = False,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
@@ -215,7 +216,7 @@ def tool(
     description: str | None = None,
     timeout_seconds: float = 300.0,
     idempotent: bool = True,
-    max_attempts: int = 5,
+    max_attempts: int = 10,
     task_queue: str | None = None,
     local: bool = False,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:

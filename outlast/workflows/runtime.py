@@ -173,7 +173,7 @@ class TemporalRuntime:
     async def _tool_activity(self, command_id: str, tool: Tool, payload: RawValue) -> RawValue:
         attempts = tool.options.max_attempts if tool.options.idempotent else 1
         timeout = timedelta(seconds=tool.options.timeout_seconds)
-        retry = RetryPolicy(maximum_attempts=attempts, maximum_interval=timedelta(seconds=30))
+        retry = RetryPolicy(maximum_attempts=attempts, maximum_interval=timedelta(seconds=60))
         raw: RawValue
         if tool.options.local:
             task = await self._room.admit(LOCAL_RESULT_BYTES, self._another_task)

@@ -37,6 +37,7 @@ class Arena:
 
     def __init__(self, folder: Path, server: DevServer, proxy: Proxy, model_url: str, workers: int) -> None:
         self.faults: list[Fault] = []
+        self.surprises: list[str] = []
         self.ledger = folder / "ledger.jsonl"
         self._folder = folder
         self._storage = folder / "storage"
@@ -53,8 +54,13 @@ class Arena:
     def stop(self) -> None:
         """Kill all workers."""
         for worker in self._workers:
+            self._check_alive(worker)
             worker.kill()
             worker.wait()
+
+    def _check_alive(self, worker: subprocess.Popen[bytes]) -> None:
+        if (code := worker.poll()) is not None:
+            self.surprises.append(f"worker {worker.pid} ended by itself with exit code {code}; see workers.log")
 
     async def inject(self, plan: Mapping[int, str], dice: random.Random) -> None:
         """Each fault of the plan, once the ledger has so many lines."""
@@ -77,6 +83,7 @@ class Arena:
     async def _kill_worker(self, dice: random.Random) -> int:
         index = dice.randrange(len(self._workers))
         worker = self._workers[index]
+        self._check_alive(worker)
         worker.send_signal(signal.SIGKILL)
         await asyncio.to_thread(worker.wait)
         self._workers[index] = self._start()

@@ -28,7 +28,7 @@ from outlast.testing.chaos.model_server import ModelServer
 from outlast.testing.chaos.proxy import Proxy
 from outlast.testing.chaos.strangers import send_rubbish
 
-_ANNOYING_SECONDS = 20.0
+_ANNOYING_SECONDS, _STRANGERS = 20.0, 10
 AWAY = ("did not answer", "not connect", "cannot be reached")
 
 
@@ -77,6 +77,7 @@ async def run_chaos(plan: Plan) -> Report:
         runs = [await client.start("chaos", "go", id=f"chaos-{number}") for number in range(plan.runs)]
         results = await _under_faults(plan, report, arena, client, runs)
         await _late(client, runs, report)
+    report.complaints += arena.surprises
     report.counts.update(model.faults)
     report.counts.update(fault.kind for fault in arena.faults)
     _judge(report, results, arena)
@@ -145,16 +146,20 @@ async def _approve(client: Client, report: Report) -> None:
 
 
 async def _annoy(client: Client, plan: Plan, report: Report, dice: random.Random) -> None:
-    runs = [f"chaos-{number}" for number in range(plan.runs)]  # those that may be open
-    for _ in range(plan.rubbish):
-        await asyncio.sleep(_ANNOYING_SECONDS / plan.rubbish)
-        if not runs:
-            return
-        run_id = dice.choice(runs)
-        what = await send_rubbish(client.temporal, run_id, dice)
-        if "not_found" in what:
-            runs.remove(run_id)
-        report.counts[f"rubbish: {what}"] += 1
+    runs = {f"chaos-{number}" for number in range(plan.runs)}  # those that may be open
+
+    async def stranger() -> None:
+        for _ in range(plan.rubbish // _STRANGERS):
+            await asyncio.sleep(_ANNOYING_SECONDS * _STRANGERS / plan.rubbish)
+            if not runs:
+                return
+            run_id = dice.choice(sorted(runs))
+            what = await send_rubbish(client.temporal, run_id, dice)
+            if "not_found" in what:
+                runs.discard(run_id)
+            report.counts[f"rubbish: {what}"] += 1
+
+    await asyncio.gather(*(stranger() for _ in range(_STRANGERS)))
 
 
 async def _outcome(run: Run, report: Report) -> RunResult:
