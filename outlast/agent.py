@@ -211,8 +211,10 @@ def _check_middlewares(agent: str, middlewares: tuple[object, ...]) -> None:
         if name in seen:
             raise ValueError(f"agent {agent!r} has two middlewares named {name!r}; give one another name")
         seen.add(name)
-        for advice in getattr(middleware, "order_advice", lambda _: ())(middlewares):
-            _log.warning("agent %r: %s", agent, advice)
+    if len(middlewares) > 1:
+        from outlast.middleware.order_check import check_order  # knows all prebuilt ones, which one agent may not need
+
+        check_order(agent, middlewares, stacklevel=3)
 
 
 def _collect_tools(

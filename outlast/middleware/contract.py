@@ -18,6 +18,7 @@ from __future__ import annotations
 import inspect
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol, TypeAlias, TypeVar
@@ -45,6 +46,9 @@ HOOKS: Mapping[str, tuple[str, ...]] = {
     "after_tool": ("result", "ctx"),
 }
 """Each hook's name and its positional parameters."""
+
+imported_again: ContextVar[bool] = ContextVar("outlast_imported_again", default=False)
+"""A run is importing its agent's module under guard: of what is doubtful there, the worker has warned already."""
 
 _CAMEL = {"beforeModel", "wrapModel", "afterModel", "beforeTool", "aroundTool", "afterTool"}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -10,9 +10,7 @@ from outlast.approvals import DECISIONS, Decision, parse_decision
 from outlast.effects import SideEffect
 from outlast.errors import AgentError, HitlInterrupt, ToolRejection, hitl_key
 from outlast.messages import Json, Value
-from outlast.middleware.contract import FunctionMiddleware, HookContext, hook_of, name_of
-from outlast.middleware.policy_filter import PolicyFilter
-from outlast.middleware.tool_call_limit import ToolCallLimit
+from outlast.middleware.contract import HookContext
 from outlast.tools import ToolCall, awaited
 
 
@@ -86,20 +84,6 @@ class HumanInTheLoop:
             raise ToolRejection(decision.reason)
         return call.replace(args=decision.args or {}) if decision.kind == "edit" else None
 
-    def order_advice(self, middlewares: Sequence[object]) -> Iterator[str]:
-        """What is wrong with its place among these; an agent logs it when it is made."""
-        for later in middlewares[middlewares.index(self) + 1 :]:
-            if isinstance(later, PolicyFilter | ToolCallLimit):
-                yield (
-                    f"{later.name} is registered after {self.name}: people are asked about calls that it then refuses; "
-                    "register it before"
-                )
-            elif hook_of(later, "before_tool") and not _is_ours(later):
-                yield (
-                    f"before_tool of {name_of(later)!r} runs after {self.name}: where it edits a call, a person is "
-                    "asked again; register what edits calls before"
-                )
-
     async def _ask(self, call: ToolCall, approval: ToolApproval) -> Decision:
         assert self.decide is not None
         request = DecisionRequest(
@@ -116,11 +100,6 @@ class HumanInTheLoop:
             return parse_decision(answer)
         except ValueError as error:
             raise AgentError("HITL_DECISION", f"decide answered for {call.name}: {error}") from error
-
-
-def _is_ours(middleware: object) -> bool:
-    own = type(middleware).__module__.startswith("outlast.middleware.")
-    return own and not isinstance(middleware, FunctionMiddleware)
 
 
 def _interrupt(call: ToolCall, approval: ToolApproval) -> HitlInterrupt:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from outlast.messages import assistant
 from outlast.middleware.contract import HookContext, ModelNext
-from outlast.middleware.model_fallback import ModelFallback
 from outlast.middleware.retry_policy import OnFailure, RetryOn, RetryPolicy
 from outlast.model import Completion, ModelRequest
 
@@ -22,15 +20,6 @@ class ModelRetry:
     async def wrap_model(self, request: ModelRequest, call_next: ModelNext, ctx: HookContext) -> Completion:
         """Call until it works, the policy is used up, or the error is not one to repeat."""
         return await self.policy.run(lambda: call_next(request), _answer, "The model call", ctx)
-
-    def order_advice(self, middlewares: Sequence[object]) -> Iterator[str]:
-        """What is wrong with its place among these; an agent logs it when it is made."""
-        before = middlewares[: middlewares.index(self)]
-        if self.policy.on_failure != "error" and any(isinstance(item, ModelFallback) for item in before):
-            yield (
-                f"{self.name} stands inside model_fallback and never fails (on_failure), so that no fallback is ever "
-                "asked; use on_failure='error'"
-            )
 
 
 def _answer(text: str) -> Completion:

@@ -17,7 +17,7 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxM
 from temporalio.worker.workflow_sandbox._importer import Importer
 
 from outlast.agent import Agent
-from outlast.middleware.contract import HOOKS, hook_of
+from outlast.middleware.contract import HOOKS, hook_of, imported_again
 from outlast.registry import AgentRegistry
 from outlast.workflows.module_finder import remember_file
 from outlast.workflows.sandbox import GuardedRunner, RawInputRunner
@@ -113,10 +113,12 @@ def _loading() -> Iterator[None]:
     silent = workflow.SandboxImportNotificationPolicy.SILENT
     if context is not None:
         context.is_runtime = False
+    again = imported_again.set(True)
     try:
         with workflow.unsafe.sandbox_import_notification_policy(silent):
             yield
     finally:
+        imported_again.reset(again)
         if context is not None:
             context.is_runtime = True
 

@@ -50,7 +50,8 @@ async def test_an_editor_behind_the_gate_makes_it_ask_again() -> None:
     def stamp(call: ToolCall, ctx: HookContext) -> ToolCall | None:
         return call.replace(args={"title": call.args["title"] + "!"}) if not call.args["title"].endswith("!") else None
 
-    run = run_of([ASK, "done"], human_in_the_loop({"publish": True}), create_middleware("stamp", before_tool=stamp))
+    with pytest.warns(UserWarning, match="register it before human_in_the_loop"):
+        run = run_of([ASK, "done"], human_in_the_loop({"publish": True}), create_middleware("stamp", before_tool=stamp))
     await suspended(run)
     run.decide("publish", "approve")
     await suspended(run)

@@ -10,6 +10,7 @@ import pytest
 from outlast import Agent, AgentOptions, AgentRunPaused, tool
 from outlast.run import Run
 from outlast.testing import ScriptedModel, call, calls, local_env
+from tests.workflows.doubtful_agents import doubtful, told
 from tests.workflows.naughty_agents import AGENTS, NAUGHTY, POINTS, good
 
 
@@ -69,3 +70,10 @@ async def test_synchronous_tools_never_block_the_workers_loop() -> None:
         await ticking
         assert [r.text for m in result.messages for r in m.tool_results] == ["slept 0", "slept 1", "slept 2"]
         assert longest < 0.4
+
+
+async def test_an_order_of_middlewares_is_warned_of_by_the_worker_and_not_again_by_each_run() -> None:
+    assert len(told) == 1
+    async with local_env([doubtful]) as env:
+        result = await (await env.client.start("doubtful", "go")).result()
+    assert result.invocation_state["warnings"] == 0
