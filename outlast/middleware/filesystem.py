@@ -54,7 +54,10 @@ def filesystem_tools(root: str | os.PathLike[str]) -> tuple[Tool, ...]:
     if not os.fspath(root):
         raise ValueError("filesystem: root is empty; name the folder that the agent may use, '.' for this one")
     files = Workspace(os.fspath(root))
+    return _ls(files), _read_file(files), _write_file(files), _edit_file(files)
 
+
+def _ls(files: Workspace) -> Tool:
     @tool
     @_answered
     def ls(path: str = "/") -> str:
@@ -65,6 +68,10 @@ def filesystem_tools(root: str | os.PathLike[str]) -> tuple[Tool, ...]:
         """
         return _listing(files, path)
 
+    return ls
+
+
+def _read_file(files: Workspace) -> Tool:
     @tool
     @_answered
     def read_file(path: str, offset: int = 0, limit: int = MAX_LINES) -> str:
@@ -77,6 +84,10 @@ def filesystem_tools(root: str | os.PathLike[str]) -> tuple[Tool, ...]:
         """
         return _page(path, as_shown(_text(files.read(path), path)), offset, limit)
 
+    return read_file
+
+
+def _write_file(files: Workspace) -> Tool:
     @tool
     @_answered
     def write_file(path: str, content: str, ctx: ToolContext = _NO_RUN) -> str:
@@ -93,6 +104,10 @@ def filesystem_tools(root: str | os.PathLike[str]) -> tuple[Tool, ...]:
 
         return files.change(path, ctx.idempotency_key, write)
 
+    return write_file
+
+
+def _edit_file(files: Workspace) -> Tool:
     @tool
     @_answered
     def edit_file(
@@ -115,7 +130,7 @@ def filesystem_tools(root: str | os.PathLike[str]) -> tuple[Tool, ...]:
 
         return files.change(path, ctx.idempotency_key, edit)
 
-    return ls, read_file, write_file, edit_file
+    return edit_file
 
 
 def _text(data: bytes, path: str) -> str:
