@@ -7,7 +7,7 @@ after_* in reverse order. Each helper works without an agent: give it middleware
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
@@ -26,8 +26,8 @@ _WHERE = "__outlast_where__"
 
 async def run_before_model(middlewares: Sequence[object], request: ModelRequest, ctx: HookContext) -> ModelRequest:
     """The request after every ``before_model``, in registration order; each sees the previous one's result (AC-4)."""
-    for middleware in middlewares:
-        request = await _step("before_model", middleware, request, ctx, ModelRequest)
+    for middleware, hook in _having("before_model", middlewares):
+        request = await _step("before_model", middleware, hook, request, ctx, ModelRequest)
     return request
 
 
@@ -39,15 +39,15 @@ def compose_model_call(middlewares: Sequence[object], call: ModelNext, ctx: Hook
 
 async def run_after_model(middlewares: Sequence[object], completion: Completion, ctx: HookContext) -> Completion:
     """The completion after every ``after_model``, in reverse registration order (AC-7)."""
-    for middleware in reversed(middlewares):
-        completion = await _step("after_model", middleware, completion, ctx, Completion)
+    for middleware, hook in _having("after_model", reversed(middlewares)):
+        completion = await _step("after_model", middleware, hook, completion, ctx, Completion)
     return completion
 
 
 async def run_before_tool(middlewares: Sequence[object], call: ToolCall, ctx: HookContext) -> ToolCall:
     """The call after every ``before_tool``, in registration order; a hook that raises ends the chain (AC-8, AC-9)."""
-    for middleware in middlewares:
-        call = await _step("before_tool", middleware, call, ctx, ToolCall)
+    for middleware, hook in _having("before_tool", middlewares):
+        call = await _step("before_tool", middleware, hook, call, ctx, ToolCall)
     return call
 
 
@@ -62,19 +62,26 @@ async def run_after_tool(middlewares: Sequence[object], result: ToolResult, ctx:
 
     One that raises ToolRejection withholds the result; the hooks after it see the refusal.
     """
-    for middleware in reversed(middlewares):
+    for middleware, hook in _having("after_tool", reversed(middlewares)):
         try:
-            result = await _step("after_tool", middleware, result, ctx, ToolResult)
+            result = await _step("after_tool", middleware, hook, result, ctx, ToolResult)
         except ToolRejection as refused:  # what ran has run; the model reads the refusal instead of the result
             result = result.replace(content=clean_text(refused.message), is_error=True)
     return result
 
 
-async def _step(name: str, middleware: object, value: V, ctx: HookContext, kind: type[V]) -> V:
+def _having(name: str, middlewares: Iterable[object]) -> Iterator[tuple[object, Callable[..., Any]]]:
+    """The middlewares that have this hook, with it."""
+    for middleware in middlewares:
+        hook = hook_of(middleware, name)
+        if hook is not None:
+            yield middleware, hook
+
+
+async def _step(
+    name: str, middleware: object, hook: Callable[..., Any], value: V, ctx: HookContext, kind: type[V]
+) -> V:
     """One before/after hook: None means unchanged; anything but the value's own kind is refused."""
-    hook = hook_of(middleware, name)
-    if hook is None:
-        return value
     given = _given(value)
     changed = await guarded(name, middleware, hook, given, ctx)
     return value if changed is None or changed is value else _checked(changed, kind, name, middleware)
@@ -92,10 +99,8 @@ def _copied(value: Json) -> Json:
 
 
 def _nest(name: str, middlewares: Sequence[object], call: Any, ctx: HookContext, kind: type[V]) -> Any:  # noqa: ANN401
-    for middleware in reversed(middlewares):
-        hook = hook_of(middleware, name)
-        if hook is not None:
-            call = _layer(name, middleware, hook, call, ctx, kind)
+    for middleware, hook in _having(name, reversed(middlewares)):
+        call = _layer(name, middleware, hook, call, ctx, kind)
     return call
 
 

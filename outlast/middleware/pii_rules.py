@@ -126,24 +126,26 @@ class Rules:
 
         ``blocked`` counts, per type, what the ``block`` strategy found.
         """
+        matches = self.find(parts)
+        if not matches:
+            return list(parts)
         text = "".join(parts)
         starts = [0, *accumulate(map(len, parts))]
         out: list[list[str]] = [[] for _ in parts]
         at = 0
-        for found in self.find(parts):
+        for found in matches:
             _copy(out, starts, text, at, found.start)
             out[bisect_right(starts, found.start) - 1].append(found.rule.replacement(text[found.start : found.end]))
             at = found.end
             if found.rule.strategy == "block":
                 blocked[found.rule.pii_type] += 1
-        if not at:
-            return list(parts)
         _copy(out, starts, text, at, len(text))
         return ["".join(pieces) for pieces in out]
 
     def find(self, parts: Sequence[str]) -> list[Found]:
         """The matches in order, none overlapping another; places are those of the joined text (AC-86)."""
-        return _resolve("".join(parts), self.find_all(parts))
+        found = self.find_all(parts)
+        return _resolve("".join(parts), found) if found else found
 
     def find_all(self, parts: Sequence[str]) -> list[Found]:
         """The matches of every rule, overlapping as they may, in no order."""
