@@ -240,7 +240,7 @@ class TemporalRuntime:
     async def between_steps(self) -> None:
         """Hand over to a fresh execution where this one's history is long enough."""
         if self.is_worn():
-            if self.host.has_storage and self.state.archive_before and await archive_old(self.state):
+            if self.state.archive_before and self._room.is_stored() and await archive_old(self.state):
                 self.chunks = TranscriptChunks(self.state.transcript)
             self.continue_as_new()
 

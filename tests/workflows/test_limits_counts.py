@@ -44,7 +44,7 @@ from outlast.tools import ToolCall
 from tests.workflows.limits_agents import Always, done, gated, large, made, measure, waiting
 
 LOW = {
-    "limit.historyCount.error": 1_000,
+    "limit.historyCount.error": 800,
     "limit.historyCount.suggestContinueAsNew": 150,
     "limit.historySize.error": 1_000_000,
     "limit.historySize.suggestContinueAsNew": 100_000,
@@ -96,8 +96,8 @@ def named(name: str, *answers: Any, tools: Any = (), middleware: Any = (), **mor
 
 
 async def test_a_run_goes_on_past_the_events_that_one_history_may_have(server: DevServer) -> None:
-    step = calls(*(call("measure", title="x") for _ in range(4)))
-    agent = named("events", *[step] * 55, tools=[measure])
+    step = calls(*(call("measure", title="x") for _ in range(6)))
+    agent = named("events", *[step] * 34, tools=[measure])
     async with served(server, agent) as client:
         histories = await ends(agent, await client.start("events", "go"))
     lengths = [len(history.events) for history in histories]

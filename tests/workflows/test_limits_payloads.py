@@ -29,11 +29,12 @@ from pathlib import Path
 
 import pytest
 
-from outlast import Agent, AgentRunPaused, HitlInterrupt, HookContext, create_middleware, side_effect
+from outlast import Agent, AgentOptions, AgentRunPaused, HitlInterrupt, HookContext, create_middleware, side_effect
 from outlast.middleware import create_sub_agent_middleware
+from outlast.model import ModelRequest
 from outlast.run import Run
 from outlast.state import RunResult
-from outlast.testing import LocalEnv, call, calls, local_env, text
+from outlast.testing import LocalEnv, ScriptedModel, call, calls, local_env, text
 from outlast.tools import ToolCall
 from tests.workflows.limits_agents import (
     LARGE,
@@ -96,6 +97,20 @@ async def test_a_conversation_that_outgrew_a_request_goes_on_where_it_parked_onc
     result = await parks_then_goes_on_with_storage(agent, tmp_path, "storage:")
     assert result.output == "done"
     assert done["large"] == 6
+
+
+async def test_the_same_where_old_messages_would_have_been_archived_had_there_been_storage(tmp_path: Path) -> None:
+    """The worker that has storage replays what the other one did without."""
+
+    def old(request: ModelRequest, ctx: HookContext) -> None:
+        ctx.archive(request.messages[-1].id)
+
+    archiving = create_middleware("archiving", before_model=old)
+    model = ScriptedModel([*(call("large", size=200_000) for _ in range(12)), "done"])
+    agent = Agent(AgentOptions(name="a", model=model, tools=[large], middleware=[archiving]))
+    result = await parks_then_goes_on_with_storage(agent, tmp_path, "storage:")
+    assert result.output == "done"
+    assert done["large"] == 12
 
 
 async def test_arguments_that_a_hook_made_too_large_park_the_run_and_pass_once_there_is_storage(tmp_path: Path) -> None:
