@@ -79,6 +79,8 @@ LINES = (
     Line("worker memory per waiting run, kB", "memory", plain("memory", "kB/run")),
     Line("answer sent to tool started, ms", "resume", plain("resume", "ms"), ".1f"),
     Line("… over the bare workflow", "resume", ratio("resume", "ms"), ".2f"),
+    Line("… after 90 s, with 500 waiting", "memory", plain("memory", "ms"), ".1f"),
+    Line("… over the bare workflow", "memory", ratio("memory", "ms"), ".2f"),
     Line("replay of a long run, s", "replay", plain("replay", "seconds"), ".2f"),
     Line("… over a bare workflow with as many events", "replay", replay_ratio, ".2f"),
 )

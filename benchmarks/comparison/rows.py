@@ -38,13 +38,14 @@ class Extent:
     batch: int = 50
     batches: int = 3
     waiting: int = 500
+    settling: float = 90.0
     answers: int = 15
     replayed: int = 300
 
 
 QUICK = Extent(
     steps=20, repetitions=1, growth=40, growth_sizes=(4096,), growth_seconds=30, batch=20, batches=1, waiting=25,
-    answers=3, replayed=40,
+    settling=5, answers=3, replayed=40,
 )  # fmt: skip
 
 
@@ -173,37 +174,47 @@ async def throughput(arena: Arena, extent: Extent) -> dict[str, Figures]:
 
 
 async def memory(arena: Arena, extent: Extent) -> dict[str, Figures]:
-    """Growth of the worker's resident memory per run that waits, each with a result of 20 KB in its conversation."""
-    found: dict[str, Figures] = {}
+    """Growth of the worker's resident memory per run that waits, each with a result of 20 KB in its conversation.
+
+    The workers are filled one after the other. Then all wait, for what a worker may do about runs that wait; then some
+    runs are answered.
+    """
+    waiting: dict[str, list[Handle]] = {}
+    before: dict[str, int] = {}
     for candidate in arena.present:
         async with arena.attempt(candidate, 120 + extent.waiting):
-            worker = await arena.worker(candidate)
-            try:
-                await asyncio.gather(*[_finished(worker) for _ in range(5)])
-                before = worker.resident_bytes
-                await _let_wait(worker, extent.waiting)
-                grown = worker.resident_bytes - before
-            finally:
-                worker.stop()
-            found[candidate.name] = {"kB/run": grown / 1000 / extent.waiting, "before MB": before / 1e6}
-            print(f"  {candidate.name}: {grown / 1000 / extent.waiting:.0f} kB a run", flush=True)
-    return found
+            worker = arena.workers[candidate.name] = await arena.worker(candidate)
+            await asyncio.gather(*[_finished(worker) for _ in range(20)])
+            before[candidate.name] = worker.resident_bytes
+            waiting[candidate.name] = await _let_wait(worker, extent.waiting)
+    await asyncio.sleep(extent.settling)
+    grown = {one.name: arena.workers[one.name].resident_bytes - before[one.name] for one in arena.present}
+
+    async def one(arena: Arena, worker: PeerWorker, samples: Samples) -> None:
+        samples.add("ms", await _answer(worker, waiting[worker.candidate.name].pop()))
+
+    answered = await in_turn(arena, min(extent.answers, extent.waiting), 60, one)
+    return {
+        name: {"kB/run": grown[name] / 1000 / extent.waiting, "before MB": before[name] / 1e6, **figures}
+        for name, figures in answered.items()
+    }
 
 
 async def _finished(worker: PeerWorker) -> None:
     await (await worker.start(f"1 {LARGE} 0")).result()
 
 
-async def _let_wait(worker: PeerWorker, count: int) -> None:
-    """So many runs that wait, started 20 at a time; then time for what a worker may do about it."""
+async def _let_wait(worker: PeerWorker, count: int) -> list[Handle]:
+    """So many runs that wait, started 20 at a time."""
     room = asyncio.Semaphore(20)
 
-    async def one() -> None:
+    async def one() -> Handle:
         async with room:
-            await suspended(worker, await worker.start(f"1 {LARGE} 1"))
+            handle = await worker.start(f"1 {LARGE} 1")
+            await suspended(worker, handle)
+            return handle
 
-    await asyncio.gather(*(one() for _ in range(count)))
-    await asyncio.sleep(5)
+    return list(await asyncio.gather(*(one() for _ in range(count))))
 
 
 async def resume(arena: Arena, extent: Extent) -> dict[str, Figures]:
@@ -214,14 +225,17 @@ async def resume(arena: Arena, extent: Extent) -> dict[str, Figures]:
         handle = await worker.start(f"1 {LARGE} 1")
         await suspended(worker, handle)
         await asyncio.sleep(0.5)
-        sent = time.time()
-        await worker.approve(handle)
-        answered = time.time()
-        await handle.result()
-        samples.add("ms", (await _tool_started(worker, handle, sent) - sent) * 1000)
-        samples.add("answered ms", (answered - sent) * 1000)
+        samples.add("ms", await _answer(worker, handle))
 
     return await in_turn(arena, extent.answers, 60, one)
+
+
+async def _answer(worker: PeerWorker, handle: Handle) -> float:
+    """Milliseconds from sending to the tool's start."""
+    sent = time.time()
+    await worker.approve(handle)
+    await handle.result()
+    return (await _tool_started(worker, handle, sent) - sent) * 1000
 
 
 async def _tool_started(worker: PeerWorker, handle: Handle, after: float) -> float:

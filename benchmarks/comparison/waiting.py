@@ -45,7 +45,7 @@ async def suspended(worker: PeerWorker, handle: Handle) -> None:
         if WorkflowExecutionStatus(described.workflow_execution_info.status) != WorkflowExecutionStatus.RUNNING:
             raise Broken(f"the run ended before it was approved: {await how_it_ended(handle)}")
         if described.pending_workflow_task.attempt >= STUCK_ATTEMPTS:
-            raise Broken(await why_stuck(handle))
+            raise Broken(await why_stuck(worker, handle))
         if is_idle(described):
             return
         await asyncio.sleep(0.05)
@@ -70,7 +70,7 @@ async def outcome(worker: PeerWorker, handle: Handle, patience: float) -> Outcom
         if status not in (WorkflowExecutionStatus.RUNNING, WorkflowExecutionStatus.CONTINUED_AS_NEW):
             return Outcome(seconds, f"{status.name.lower()}: {await how_it_ended(handle)}")
         if described.pending_workflow_task.attempt >= STUCK_ATTEMPTS:
-            return Outcome(seconds, await why_stuck(handle))
+            return Outcome(seconds, await why_stuck(worker, handle))
         if failing := [item for item in described.pending_activities if item.attempt >= STUCK_ATTEMPTS]:
             return Outcome(seconds, f"stuck, its activity fails: {short(failing[0].last_failure.message)}")
         if worker.process.poll() is not None:
@@ -95,12 +95,12 @@ async def how_it_ended(handle: Handle) -> str:
     return "completed"
 
 
-async def why_stuck(handle: Handle) -> str:
-    """What the last workflow task failed with."""
+async def why_stuck(worker: PeerWorker, handle: Handle) -> str:
+    """What the last workflow task failed with; where the history does not say it, the worker's log does."""
     history: WorkflowHistory = await handle.fetch_history()
     failed = [event for event in history.events if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED]
     if not failed:
-        return "stuck: its workflow task does not come back"
+        return f"stuck, its workflow task does not come back; the worker says: {short(worker.last_words())}"
     message = failed[-1].workflow_task_failed_event_attributes.failure.message
     return f"stuck, its workflow task fails for ever: {short(message)}"
 
