@@ -47,7 +47,7 @@ async def run(
     client = await client_of(server, agents, agent)
     try:
         started = await client.start(agent, text, id=id, invocation_state=state)
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         raise BadInput(str(error)) from None
     from outlast.cli import follow as following
     from outlast.cli.screen import clean, print_json, print_plain

@@ -18,6 +18,8 @@ retention (1 day)                  a run that is forgotten is "no open run"; wha
 from __future__ import annotations
 
 import asyncio
+import sys
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -235,6 +237,15 @@ async def test_a_run_id_that_is_too_long_is_refused_when_the_run_is_started(serv
     async with served(server, gated()) as client:
         with pytest.raises(ValueError, match="a run's id has 1 to 900 bytes"):
             await client.start("a", "go", id=id)
+
+
+async def test_the_command_line_says_so_in_one_sentence(server: DevServer) -> None:
+    words = ["-m", "outlast.cli", "run", "a", "go", "--id", "x" * 901, "--address", server.address]
+    process = await asyncio.create_subprocess_exec(sys.executable, *words, stderr=PIPE)
+    said = (await process.communicate())[1].decode()
+    assert process.returncode == 2
+    assert "a run's id has 1 to 900 bytes, not 901" in " ".join(said.split())
+    assert "Traceback" not in said
 
 
 async def test_the_longest_names_there_can_be_make_no_id_that_is_too_long(server: DevServer) -> None:
