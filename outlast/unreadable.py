@@ -17,7 +17,7 @@ OTHER_STORE: Final = "outlast-other-store"
 """The same for a payload that lies in another store: which, and which one this process has."""
 
 LOST: Final = "outlast-lost"
-"""Metadata of every payload that stands in for a stored one: why it could not be had."""
+"""Metadata of a payload that stands in for a stored one that is gone: why it could not be had."""
 
 
 def is_tombstone(value: object) -> TypeGuard[Mapping[str, str]]:

@@ -37,7 +37,7 @@ from temporalio.converter import (
 from outlast.errors import OutlastError
 from outlast.storage.owner import NOBODY, Owner
 from outlast.storage.recent import RecentObjects
-from outlast.storage.tombstone import tombstone
+from outlast.storage.tombstone import lost_object, tombstone
 from outlast.unreadable import OTHER_STORE
 
 _HEX8: Final = re.compile(r"[0-9a-f]{8}")
@@ -154,14 +154,14 @@ class DirectoryStorage(StorageDriver):
                 data = Path(path).read_bytes()
             except FileNotFoundError:
                 (self.root / "key").stat()  # raises if the whole store is away: then it is not lost, only unreachable
-                return tombstone(f"object {digest[:12]} is not in the store")
+                return lost_object(f"object {digest[:12]} is not in the store")
             if hashlib.sha256(data).hexdigest() != digest:
-                return tombstone(f"object {digest[:12]} is damaged")
+                return lost_object(f"object {digest[:12]} is damaged")
             self._recent.keep(path, data)
         try:
             return Payload.FromString(data)
         except DecodeError:
-            return tombstone(f"object {digest[:12]} is not a payload")
+            return lost_object(f"object {digest[:12]} is not a payload")
 
     def _unfit(self, store: str) -> Payload:
         """For a reference that this store has not given: another one's, which another worker may have, or forged."""

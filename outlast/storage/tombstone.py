@@ -22,9 +22,14 @@ _log = logging.getLogger("outlast.storage")
 def tombstone(reason: str, marks: Mapping[str, str] = MappingProxyType({}), *, level: int = logging.WARNING) -> Payload:
     """A JSON payload ``{"outlast": "missing object", "reason": ...}``, with ``marks``; also a line in the log.
 
-    The marks and the reason are in its metadata too: workflow code sees payloads before they are decoded.
+    The marks are in its metadata too: workflow code sees payloads before they are decoded.
     """
     _log.log(level, "a payload was replaced by a tombstone: %s", reason)
     body = json.dumps({"outlast": TOMBSTONE, "reason": reason, **marks})
-    metadata = {name: text.encode("utf-8", "replace") for name, text in {LOST: reason[:500], **marks}.items()}
+    metadata = {name: text.encode("utf-8", "replace") for name, text in marks.items()}
     return Payload(metadata={"encoding": b"json/plain", **metadata}, data=body.encode())
+
+
+def lost_object(reason: str) -> Payload:
+    """The tombstone of an object that was stored, and that somebody may put back."""
+    return tombstone(reason, {LOST: reason})
