@@ -115,6 +115,10 @@ class Client:
         )
         value = json_value(start.model_dump_json(exclude_none=True).encode("utf-8", "replace"))
         self.check_size(value, MAX_INLINE_BYTES, f"the start of run {run_id!r}")
+        await self._start(agent, run_id, value)
+        return Run(self, run_id)
+
+    async def _start(self, agent: str, run_id: str, value: RawValue) -> None:
         try:
             await told(
                 self.temporal.start_workflow(
@@ -133,7 +137,6 @@ class Client:
             raise RunExists(
                 f"a run {run_id!r} was started before; client.get({run_id!r}) is it, or choose another id"
             ) from None
-        return Run(self, run_id)
 
     def check_size(self, value: RawValue, limit: int, what: str) -> None:
         """Raise OutlastError where a value is larger than this, and no storage takes it."""
