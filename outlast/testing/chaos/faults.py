@@ -14,17 +14,21 @@ from pathlib import Path
 
 from outlast.devserver import DevServer
 from outlast.testing.chaos import ledger
-from outlast.testing.chaos.agents import settings_for
+from outlast.testing.chaos.agents import AT_MOST_ONCE, settings_for
 from outlast.testing.chaos.proxy import Proxy
 from outlast.testing.chaos.worker import SLOW_FILE
 
 SECONDS = 2.0
 """How long a fault lasts that passes by itself."""
 
+_LOOK_SECONDS, _POINT_SECONDS = 0.02, 60.0
+NAMED_POINTS = {"worker killed amid a payment": "begin", "worker killed after a payment": "end"}
+"""Kills of the very worker that has come to this line of a tool that runs at most once."""
+
 
 @dataclass(frozen=True)
 class Fault:
-    """One fault that was injected; ``pid`` is the worker that died of it."""
+    """One fault that was injected, in seconds since the epoch; ``pid`` is the worker that died of it."""
 
     kind: str
     began: float
@@ -64,8 +68,20 @@ class Arena:
 
     async def inject(self, plan: Mapping[int, str], dice: random.Random) -> None:
         """Each fault of the plan, once the ledger has so many lines."""
-        kinds: dict[str, Callable[[random.Random], Awaitable[int]]] = {
-            "worker killed": self._kill_worker,
+        reader = ledger.Reader(self.ledger)
+        for lines, kind in sorted(plan.items()):
+            while reader.count < lines:
+                await asyncio.sleep(_LOOK_SECONDS)
+                reader.read()
+            pid = await self._tool_process(reader, NAMED_POINTS[kind]) if kind in NAMED_POINTS else 0
+            began = time.time()
+            pid = await self._inject(kind, pid, dice)
+            self.faults.append(Fault(kind, began, time.time(), pid))
+
+    async def _inject(self, kind: str, pid: int, dice: random.Random) -> int:
+        if kind in ("worker killed", *NAMED_POINTS):
+            return await self._kill_worker(pid, dice)
+        others: dict[str, Callable[[random.Random], Awaitable[int]]] = {
             "worker hung": self._hang_worker,
             "server killed": self._kill_server,
             "connections cut": self._cut,
@@ -73,15 +89,21 @@ class Arena:
             "storage full": self._storage_full,
             "storage slow": self._storage_slow,
         }
-        for lines, kind in sorted(plan.items()):
-            while len(ledger.read(self.ledger)) < lines:
-                await asyncio.sleep(0.02)
-            began = time.time()
-            pid = await kinds[kind](dice)
-            self.faults.append(Fault(kind, began, time.time(), pid))
+        return await others[kind](dice)
 
-    async def _kill_worker(self, dice: random.Random) -> int:
-        index = dice.randrange(len(self._workers))
+    async def _tool_process(self, reader: ledger.Reader, at: str) -> int:
+        """The worker that has just come to this line of a tool that runs at most once; 0 if none does any more."""
+        for _ in range(round(_POINT_SECONDS / _LOOK_SECONDS)):
+            await asyncio.sleep(_LOOK_SECONDS)
+            alive = {worker.pid for worker in self._workers}
+            for line in reversed(reader.read()):
+                if line.tool in AT_MOST_ONCE and line.at == at and line.pid in alive:
+                    return line.pid
+        return 0
+
+    async def _kill_worker(self, pid: int, dice: random.Random) -> int:
+        pids = [worker.pid for worker in self._workers]
+        index = pids.index(pid) if pid else dice.randrange(len(pids))
         worker = self._workers[index]
         self._check_alive(worker)
         worker.send_signal(signal.SIGKILL)
@@ -136,7 +158,9 @@ class Arena:
 def plan_for(runs: int, dice: random.Random) -> dict[int, str]:
     """Which fault comes at which line of the ledger."""
     shares = {
-        "worker killed": runs // 4,
+        "worker killed": runs // 5,
+        "worker killed amid a payment": runs // 25,
+        "worker killed after a payment": runs // 25,
         "worker hung": runs // 25,
         "server killed": runs // 25,
         "connections cut": runs // 15,

@@ -44,4 +44,26 @@ def write(at: Literal["begin", "end"], run: str, tool: str, what: str, key: str)
 
 def read(path: Path) -> list[Line]:
     """All lines so far."""
-    return [Line(**json.loads(line)) for line in path.read_text().splitlines()] if path.exists() else []
+    return Reader(path).read()
+
+
+class Reader:
+    """Reads a ledger while it grows, every line once."""
+
+    def __init__(self, path: Path) -> None:
+        self.count = 0
+        self._path = path
+        self._offset = 0
+
+    def read(self) -> list[Line]:
+        """What has been added since the last call; ``count`` is how much has been read in all."""
+        if not self._path.exists():
+            return []
+        with self._path.open("rb") as file:
+            file.seek(self._offset)
+            data = file.read()
+        whole = data[: data.rfind(b"\n") + 1]
+        self._offset += len(whole)
+        found = [Line(**json.loads(line)) for line in whole.splitlines()]
+        self.count += len(found)
+        return found

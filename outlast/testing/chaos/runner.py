@@ -9,6 +9,7 @@ import random
 import shutil
 import tempfile
 import time
+import uuid
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -24,11 +25,17 @@ from outlast.state import HistoryLimits, RunResult
 from outlast.testing.chaos import ledger
 from outlast.testing.chaos.check import check_run
 from outlast.testing.chaos.faults import Arena, plan_for
+from outlast.testing.chaos.ledger import Line
 from outlast.testing.chaos.model_server import ModelServer
 from outlast.testing.chaos.proxy import Proxy
 from outlast.testing.chaos.strangers import send_rubbish
+from outlast.testing.histories import fetch_histories
 
 _ANNOYING_SECONDS, _STRANGERS = 20.0, 10
+_DELIVERED = ("signal", "refused", "not taken (invalid_argument)")
+_PATIENT = 10
+"""Every tenth run gets no decision before all rubbish is delivered, so that some run is open for it."""
+
 AWAY = ("did not answer", "not connect", "cannot be reached")
 
 
@@ -77,10 +84,15 @@ async def run_chaos(plan: Plan) -> Report:
         runs = [await client.start("chaos", "go", id=f"chaos-{number}") for number in range(plan.runs)]
         results = await _under_faults(plan, report, arena, client, runs)
         await _late(client, runs, report)
+        lines = ledger.read(arena.ledger)
+        for name in sorted({line.run for line in lines if "/" in line.run and line.run.partition("/")[0] in results}):
+            results[name] = await _outcome(client.get(name), report)
+        await _look_around(client, report)
+        report.counts.update(model.faults)
+        report.counts.update(fault.kind for fault in arena.faults)
+        wrong = _judge(report, results, lines, arena)
+        await _keep(client, {*wrong, *(run.id for run in runs if run.id not in results)}, report.folder)
     report.complaints += arena.surprises
-    report.counts.update(model.faults)
-    report.counts.update(fault.kind for fault in arena.faults)
-    _judge(report, results, arena)
     if not report.complaints:
         shutil.rmtree(report.folder)
         report.folder = None
@@ -110,10 +122,8 @@ async def _under_faults(
 ) -> dict[str, RunResult]:
     dice = random.Random(plan.seed)
     faults = asyncio.create_task(arena.inject(plan_for(plan.runs, dice), dice))
-    beside = [
-        asyncio.create_task(_approve(client, report)),
-        asyncio.create_task(_annoy(client, plan, report, dice)),
-    ]
+    annoying = asyncio.create_task(_annoy(client, plan, report, random.Random(plan.seed)))
+    beside = [asyncio.create_task(_approve(client, report, annoying)), annoying]
     outcomes = [asyncio.create_task(_outcome(run, report)) for run in runs]
     done, stuck = await asyncio.wait(outcomes, timeout=plan.seconds)
     for task in (*stuck, *beside[:1], *([faults] if stuck else [])):
@@ -129,37 +139,43 @@ async def _under_faults(
     return {run.id: task.result() for run, task in zip(runs, outcomes, strict=True) if task in done}
 
 
-async def _approve(client: Client, report: Report) -> None:
-    """A patient approver, who sends every decision twice; what fails because the server is away is tried again."""
+async def _approve(client: Client, report: Report, annoying: asyncio.Task[None]) -> None:
+    """A patient approver, who tries again what fails; others repeat each decision, as a signal and as that update."""
     while True:
         try:
             for item in await client.pending():
-                if "/" not in item.run_id:  # a specialist's question is decided at its parent
-                    await client.get(item.run_id).decide(item.tool_call_id, "approve", by="approver")
-                    report.counts["decisions"] += 1
-                    again = {"interrupt": item.tool_call_id, "decision": "approve", "by": "somebody else"}
-                    await client.temporal.get_workflow_handle(item.run_id).signal("decide", again)
-                    report.counts["decisions sent again"] += 1
+                late = not annoying.done() and int(item.run_id.partition("-")[2].partition("/")[0]) % _PATIENT == 0
+                if late or "/" in item.run_id:  # a specialist's question is decided at its parent
+                    continue
+                run, command = client.get(item.run_id), uuid.uuid4().hex
+                await run.decide(item.tool_call_id, "approve", by="approver", id=command)
+                report.counts["decisions"] += 1
+                again = {"interrupt": item.tool_call_id, "decision": "approve", "by": "somebody else"}
+                await client.temporal.get_workflow_handle(item.run_id).signal("decide", again)
+                report.counts["decisions sent again: signal"] += 1
+                await run.decide(item.tool_call_id, "approve", by="somebody else", id=command)
+                report.counts["decisions sent again: update"] += 1
         except Exception:  # refused, run over, server away: whatever it is, people try again
             await asyncio.sleep(0.2)
         await asyncio.sleep(0.2)
 
 
 async def _annoy(client: Client, plan: Plan, report: Report, dice: random.Random) -> None:
+    """Rubbish for whatever run is open, until so much has reached the server."""
     runs = {f"chaos-{number}" for number in range(plan.runs)}  # those that may be open
 
-    async def stranger() -> None:
-        for _ in range(plan.rubbish // _STRANGERS):
+    async def stranger(share: int) -> None:
+        while share > 0 and runs:
             await asyncio.sleep(_ANNOYING_SECONDS * _STRANGERS / plan.rubbish)
-            if not runs:
-                return
             run_id = dice.choice(sorted(runs))
             what = await send_rubbish(client.temporal, run_id, dice)
             if "not_found" in what:
                 runs.discard(run_id)
             report.counts[f"rubbish: {what}"] += 1
+            share -= what in _DELIVERED
 
-    await asyncio.gather(*(stranger() for _ in range(_STRANGERS)))
+    shares = [len(range(number, plan.rubbish, _STRANGERS)) for number in range(_STRANGERS)]
+    await asyncio.gather(*map(stranger, shares))
 
 
 async def _outcome(run: Run, report: Report) -> RunResult:
@@ -188,15 +204,38 @@ async def _late(client: Client, runs: Sequence[Run], report: Report) -> None:
             report.counts["late decisions refused"] += 1
 
 
-def _judge(report: Report, results: dict[str, RunResult], arena: Arena) -> None:
-    lines = ledger.read(arena.ledger)
+async def _look_around(client: Client, report: Report) -> None:
+    """Nothing may be open once every run is over, as an orphaned specialist would be."""
+    links = await client.temporal.count_workflows("ExecutionStatus = 'ContinuedAsNew'")
+    report.counts["continue-as-news"] = links.count
+    still_open: list[str] = []
+    for _ in range(50):
+        still_open = [found.id async for found in client.temporal.list_workflows("ExecutionStatus = 'Running'")]
+        if not still_open:
+            return
+        await asyncio.sleep(0.1)
+    report.complaints += [f"{name}: still open" for name in still_open]
+
+
+def _judge(report: Report, results: dict[str, RunResult], lines: Sequence[Line], arena: Arena) -> list[str]:
+    """Check every run; which are wrong."""
+    wrong = []
     report.counts["ledger lines"] = len(lines)
-    for run_id, result in results.items():
-        verdict = check_run(run_id, result, lines, arena.faults)
+    for run_id in (name for name in results if "/" not in name):
+        verdict = check_run(run_id, results, lines, arena.faults)
         report.complaints += verdict.complaints
         report.counts["calls told as executed"] += verdict.executed
-        report.counts["calls told as unknown"] += verdict.unknown
+        report.counts.update({f"calls told as unknown: {has}": count for has, count in verdict.unknown.items()})
         report.counts["runs completed"] += not verdict.complaints
-    if report.folder is not None and report.complaints:
-        faults = [fault.__dict__ for fault in arena.faults]
-        (report.folder / "faults.json").write_text(json.dumps(faults, indent=1))
+        wrong += [run_id] if verdict.complaints else []
+    faults = [fault.__dict__ for fault in arena.faults]
+    (arena.ledger.parent / "faults.json").write_text(json.dumps(faults, indent=1))
+    return wrong
+
+
+async def _keep(client: Client, runs: set[str], folder: Path) -> None:
+    """The histories of these runs and their specialists, as ``temporal workflow show --output json`` writes them."""
+    (folder / "histories").mkdir()
+    for number, history in enumerate(await fetch_histories(client.temporal, [(run, None) for run in sorted(runs)])):
+        name = f"{history.workflow_id.replace('/', '_')}.{number}.json"
+        (folder / "histories" / name).write_text(history.to_json())
