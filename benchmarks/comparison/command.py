@@ -27,7 +27,9 @@ def run(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks peers", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="about three minutes; the page is not written")
     parser.add_argument("--rows", nargs="+", choices=list(ROWS), help="measure these alone, keep the others")
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="these candidates (and the bare workflow)")
+    parser.add_argument(
+        "--only", nargs="+", metavar="NAME", help="these candidates and the bare workflow; keep the others"
+    )
     parser.add_argument(
         "--resume", action="store_true", help="keep the rows that a run which was cut short has measured"
     )
@@ -44,7 +46,7 @@ def run(arguments: list[str]) -> None:
 
 
 def _measure(asked: argparse.Namespace, kept: Path) -> None:
-    measured: dict[str, Any] = _read(kept) if asked.resume or asked.rows else {}
+    measured: dict[str, Any] = _read(kept) if asked.resume or asked.rows or asked.only else {}
     missing = [row for row in ROWS if row not in measured] if asked.resume else list(ROWS)
     candidates = _chosen(asked.only)
     unavailable = _prepare(candidates)
@@ -52,6 +54,10 @@ def _measure(asked: argparse.Namespace, kept: Path) -> None:
         print(f"-- {row}: {(ROWS[row].__doc__ or '').splitlines()[0]}", flush=True)
         began, load = time.monotonic(), os.getloadavg()[0]
         figures, absent = asyncio.run(_row(row, candidates, unavailable, QUICK if asked.quick else Extent()))
+        if asked.only and row in measured:  # what was measured of the others stays
+            chosen = {candidate.name for candidate in candidates}
+            others = {name: why for name, why in measured[row]["unavailable"].items() if name not in chosen}
+            figures, absent = measured[row]["figures"] | figures, others | absent
         measured[row] = {
             "figures": figures,
             "unavailable": absent,

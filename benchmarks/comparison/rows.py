@@ -44,7 +44,7 @@ class Extent:
 
 
 QUICK = Extent(
-    steps=20, repetitions=1, growth=40, growth_sizes=(4096,), growth_seconds=30, batch=20, batches=1, waiting=25,
+    steps=20, repetitions=1, growth=40, growth_sizes=(4096,), growth_seconds=30, batch=20, batches=1, waiting=50,
     settling=5, answers=3, replayed=40,
 )  # fmt: skip
 

@@ -61,7 +61,8 @@ async def replay(served: Served, storage: str | None, files: list[str]) -> list[
 
 
 def _read(file: Path) -> WorkflowHistory:
-    return WorkflowHistory(file.name, History.FromString(file.read_bytes()).events)
+    events = History.FromString(file.read_bytes()).events
+    return WorkflowHistory(events[0].workflow_execution_started_event_attributes.workflow_id, events)
 
 
 def main(module: str, action: str, *arguments: str) -> None:
