@@ -58,6 +58,7 @@ def _measure(asked: argparse.Namespace, kept: Path) -> None:
             chosen = {candidate.name for candidate in candidates}
             others = {name: why for name, why in measured[row]["unavailable"].items() if name not in chosen}
             figures, absent = measured[row]["figures"] | figures, others | absent
+            load = max(load, measured[row]["load"])
         measured[row] = {
             "figures": figures,
             "unavailable": absent,
