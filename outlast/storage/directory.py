@@ -21,11 +21,13 @@ import os
 import re
 import secrets
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from google.protobuf.message import DecodeError
+from temporalio import activity
 from temporalio.api.common.v1 import Payload
 from temporalio.converter import (
     StorageDriver,
@@ -43,6 +45,7 @@ from outlast.unreadable import OTHER_STORE
 _HEX8: Final = re.compile(r"[0-9a-f]{8}")
 _HEX32: Final = re.compile(r"[0-9a-f]{32}")
 _HEX64: Final = re.compile(r"[0-9a-f]{64}")
+_PATIENCE_SECONDS, _TRY_AGAIN_SECONDS = 5.0, 0.25
 _QUICK: Final = 1_000_000
 """Bytes that may be hashed without a thread of their own."""
 
@@ -100,8 +103,18 @@ class DirectoryStorage(StorageDriver):
         return bound
 
     async def store(self, context: StorageDriverStoreContext, payloads: Sequence[Payload]) -> list[StorageDriverClaim]:
-        """Write what is not there yet."""
+        """Write what is not there yet; for an activity tried for some seconds, since it may be one that runs once."""
         owner = self._owner or Owner.of_target(context.target) or NOBODY
+        give_up = time.monotonic() + (_PATIENCE_SECONDS if activity.in_activity() else 0)
+        while True:
+            try:
+                return await self._store_all(owner, payloads)
+            except OSError:
+                if time.monotonic() > give_up:
+                    raise
+                await asyncio.sleep(_TRY_AGAIN_SECONDS)
+
+    async def _store_all(self, owner: Owner, payloads: Sequence[Payload]) -> list[StorageDriverClaim]:
         if sum(payload.ByteSize() for payload in payloads) > _QUICK:
             return await asyncio.to_thread(lambda: [self._store(owner, payload) for payload in payloads])
         objects = [self._object(owner, payload) for payload in payloads]

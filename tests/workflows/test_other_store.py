@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
 from temporalio.api.enums.v1 import EventType
 from temporalio.worker import Worker
 
@@ -31,6 +33,16 @@ async def publish() -> str:
     """Publish."""
     await asyncio.sleep(0)
     return "published"
+
+
+@tool(idempotent=False)
+async def pay() -> str:
+    """Pay, just before the storage is away for a second."""
+    store = Path(os.environ["PAID_INTO"])
+    away = store.with_name("away")
+    await asyncio.to_thread(store.rename, away)
+    asyncio.get_running_loop().call_later(1.0, away.rename, store)
+    return "p" * 20_000
 
 
 def reader(name: str) -> Agent:
@@ -88,3 +100,14 @@ async def test_a_state_in_another_store_is_left_to_a_worker_that_has_it(tmp_path
             )
             assert "another store" in await until_failed(run)
         assert (await run.result()).output == "done"
+
+
+async def test_what_a_tool_did_once_is_known_though_the_storage_was_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PAID_INTO", str(tmp_path / "ours"))
+    payer = Agent(AgentOptions(name="payer", model=ScriptedModel([call("pay"), text("done")]), tools=[pay]))
+    async with local_env([payer], storage=tmp_path / "ours") as env:
+        result = await (await env.client.start("payer", "go")).result()
+    [block] = [block for message in result.messages for block in message.tool_results]
+    assert (block.status, block.text) == ("executed", "p" * 20_000)

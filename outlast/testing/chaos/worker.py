@@ -45,21 +45,23 @@ class SlowableStorage(DirectoryStorage):
 async def main(address: str, storage: str) -> None:
     """Serve until killed."""
     settings = Settings.load(address=address, storage=f"dir://{storage}", environ={})
-    config = (await _connected(settings)).config()
-    converter = config["data_converter"]
-    assert isinstance(converter.external_storage, OwnedStorage)
-    slowable = dataclasses.replace(converter.external_storage, drivers=[SlowableStorage(Path(storage))])
-    config["data_converter"] = dataclasses.replace(converter, external_storage=slowable)
-    await make_worker(temporalio.client.Client(**config), [chaos], settings).run()
+    client = await _connected(settings, Path(storage))
+    await make_worker(client, [chaos], settings).run()
 
 
-async def _connected(settings: Settings) -> temporalio.client.Client:
+async def _connected(settings: Settings, storage: Path) -> temporalio.client.Client:
     """A client, once the server and the storage are there: what a supervisor would see to."""
     while True:
         try:
-            return await connect(settings)
+            config = (await connect(settings)).config()
+            converter = config["data_converter"]
+            assert isinstance(converter.external_storage, OwnedStorage)
+            slowable = dataclasses.replace(converter.external_storage, drivers=[SlowableStorage(storage)])
         except OutlastError:
             await asyncio.sleep(0.2)
+        else:
+            config["data_converter"] = dataclasses.replace(converter, external_storage=slowable)
+            return temporalio.client.Client(**config)
 
 
 if __name__ == "__main__":
