@@ -173,6 +173,6 @@ def page(measured: Measured) -> str:
         f"Measured {' to '.join(dict.fromkeys((dates[0], dates[-1])))} on: {'; '.join(machines)}. "
         f"Load average of the machine when each row began: {loads}."
     )
-    if any(one["load"] == "not recorded" or one["load"] > QUIET for one in measured.values()):
+    if any(one["load"] > QUIET for one in measured.values()):
         place += " Other work ran on it at the same time: the figures are noisy, those in milliseconds above all."
     return f"{HEAD}\n\n{place}\n\n{table(measured)}\n\n{METHOD}\n"
