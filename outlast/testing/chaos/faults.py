@@ -42,6 +42,7 @@ class Arena:
     def __init__(self, folder: Path, server: DevServer, proxy: Proxy, model_url: str, workers: int) -> None:
         self.faults: list[Fault] = []
         self.surprises: list[str] = []
+        self.over = False
         self.ledger = folder / "ledger.jsonl"
         self._folder = folder
         self._storage = folder / "storage"
@@ -67,12 +68,14 @@ class Arena:
             self.surprises.append(f"worker {worker.pid} ended by itself with exit code {code}; see workers.log")
 
     async def inject(self, plan: Mapping[int, str], dice: random.Random) -> None:
-        """Each fault of the plan, once the ledger has so many lines."""
+        """Each fault of the plan, once the ledger has so many lines; no more of them once it is ``over``."""
         reader = ledger.Reader(self.ledger)
         for lines, kind in sorted(plan.items()):
-            while reader.count < lines:
+            while reader.count < lines and not self.over:
                 await asyncio.sleep(_LOOK_SECONDS)
                 reader.read()
+            if self.over:
+                return
             pid = await self._tool_process(reader, NAMED_POINTS[kind]) if kind in NAMED_POINTS else 0
             began = time.time()
             pid = await self._inject(kind, pid, dice)
@@ -170,5 +173,5 @@ def plan_for(runs: int, dice: random.Random) -> dict[int, str]:
     }
     kinds = [kind for kind, count in shares.items() for _ in range(max(1, count))]
     dice.shuffle(kinds)
-    lines = dice.sample(range(runs // 2, runs * 18), len(kinds))
+    lines = dice.sample(range(runs // 2, runs * 17), len(kinds))
     return dict(zip(lines, kinds, strict=True))

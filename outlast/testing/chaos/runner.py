@@ -36,6 +36,9 @@ _DELIVERED = ("signal", "refused", "not taken (invalid_argument)")
 _PATIENT = 10
 """Every tenth run gets no decision before all rubbish is delivered, so that some run is open for it."""
 
+_ENOUGH = 25
+"""Runs that last long enough for every kind of fault."""
+
 AWAY = ("did not answer", "not connect", "cannot be reached")
 
 
@@ -90,6 +93,7 @@ async def run_chaos(plan: Plan) -> Report:
         await _look_around(client, report)
         report.counts.update(model.faults)
         report.counts.update(fault.kind for fault in arena.faults)
+        report.complaints += _missing(plan, report.counts)
         wrong = _judge(report, results, lines, arena)
         await _keep(client, {*wrong, *(run.id for run in runs if run.id not in results)}, report.folder)
     report.complaints += arena.surprises
@@ -126,6 +130,7 @@ async def _under_faults(
     beside = [asyncio.create_task(_approve(client, report, annoying)), annoying]
     outcomes = [asyncio.create_task(_outcome(run, report)) for run in runs]
     done, stuck = await asyncio.wait(outcomes, timeout=plan.seconds)
+    arena.over = True
     for task in (*stuck, *beside[:1], *([faults] if stuck else [])):
         task.cancel()
     report.complaints += [
@@ -202,6 +207,14 @@ async def _late(client: Client, runs: Sequence[Run], report: Report) -> None:
             report.complaints.append(f"{run.id}: took a decision after its end")
         except (OutlastError, RunNotFound):
             report.counts["late decisions refused"] += 1
+
+
+def _missing(plan: Plan, counts: Counter[str]) -> list[str]:
+    """What should have been done to the runs and was not: then their survival says little."""
+    delivered = sum(counts[f"rubbish: {what}"] for what in _DELIVERED)
+    few = [f"only {delivered} of {plan.rubbish} pieces of rubbish were delivered"] if delivered < plan.rubbish else []
+    never = [kind for kind in sorted(set(plan_for(plan.runs, random.Random(plan.seed)).values())) if not counts[kind]]
+    return few + [f"never injected: {kind}" for kind in never if plan.runs >= _ENOUGH]
 
 
 async def _look_around(client: Client, report: Report) -> None:
