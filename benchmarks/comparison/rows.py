@@ -184,7 +184,8 @@ async def memory(arena: Arena, extent: Extent) -> dict[str, Figures]:
     for candidate in arena.present:
         async with arena.attempt(candidate, 120 + extent.waiting):
             worker = arena.workers[candidate.name] = await arena.worker(candidate)
-            await asyncio.gather(*[_finished(worker) for _ in range(20)])
+            for _ in range(5):  # one by one: what many at once leave behind for a while would count as the beginning
+                await _finished(worker)
             before[candidate.name] = worker.resident_bytes
             waiting[candidate.name] = await _let_wait(worker, extent.waiting)
     await asyncio.sleep(extent.settling)
