@@ -72,7 +72,9 @@ async def test_approve_edit_and_reject_reach_the_child(decision: Any, expected: 
     async with local_env([team(1)]) as env:
         run = await env.client.start("editor", "go")
         [pending] = await wait_pending(run, 1)
-        assert [item.path for item in await env.client.pending() if item.run_id == run.id] == [("writer",)]
+        async with asyncio.timeout(20):  # the server lists a changed memo a moment later
+            while [item.path for item in await env.client.pending() if item.run_id == run.id] != [("writer",)]:
+                await asyncio.sleep(0.05)
         await run.decide(pending.tool_call_id, decision)
         result = await run.result()
         assert expected in result.messages[2].tool_results[0].text
